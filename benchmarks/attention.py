@@ -1,0 +1,286 @@
+"""Speed and memory of the attention layer, as ratios within one run.
+
+Every variant is timed against three alternatives for the same input: the layer's own fused ``vanilla``,
+``torch.nn.MultiheadAttention``, and a straightforward implementation of the same variant (logits for every example,
+softmax, product). Rounds are interleaved, so that a slow moment of the machine hits all contenders alike, and medians
+are compared. Peak memory is measured in a process of its own, above what the inputs and the layer take.
+
+    python benchmarks/attention.py [--json FILE] [--rounds 9] [--shapes 16x512 ...] [--variants random ...]
+"""
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from synthattn import SyntheticAttention
+from synthattn.masks import from_torch
+from synthattn.synthesizers import Tokens
+
+D_MODEL, HEADS = 512, 8
+VARIANTS = [
+    "vanilla",
+    "random",
+    "fixed_random",
+    "factorized_random",
+    "dense",
+    "factorized_dense",
+    "random+dense",
+    "random+vanilla",
+    "dense+vanilla",
+    "factorized_random+vanilla",
+    "relative+vanilla",
+    "dense(window=15)",
+]
+SHAPES = [(64, 128), (16, 512), (4, 2048)]
+MASKS = ["full", "causal", "padded"]
+MODES = ["eval", "train"]
+BATCH_FREE = ["random", "fixed_random", "factorized_random"]
+
+
+@dataclass(frozen=True)
+class Case:
+    variant: str
+    batch: int
+    length: int
+    mask: str
+    mode: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """Seconds per call of the variant and, for ratios, how many times faster it is than the alternatives."""
+
+    case: Case
+    seconds: float
+    spread: float
+    to_vanilla: float
+    to_multihead: float
+    to_straightforward: float
+    megabytes: float
+    straightforward_megabytes: float
+
+
+class Straightforward(nn.Module):
+    """What one would write first: the full logits of every example, masked, softmaxed, multiplied."""
+
+    def __init__(self, layer: SyntheticAttention) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, *, key_padding_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        layer, (batch, length, _) = self.layer, x.shape
+        logits = layer.synthesizer(Tokens(x), Tokens(x)).materialize().expand(batch, -1, -1, -1)
+        mask, _ = from_torch(key_padding_mask, None, is_causal, batch, layer.num_heads, length, length)
+        allowed = mask.full(length, length, x.device)
+        if allowed is not None:
+            logits = logits.masked_fill(~allowed, float("-inf"))
+        value = layer.value(x).unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)
+        return layer.output((logits.softmax(-1) @ value).transpose(1, 2).flatten(2))
+
+
+class Multihead(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True)
+
+    def forward(self, x: Tensor, *, key_padding_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        length = x.shape[1]
+        mask = torch.ones(length, length, dtype=torch.bool).triu(1) if is_causal else None
+        return self.attention(
+            x, x, x, key_padding_mask=key_padding_mask, attn_mask=mask, is_causal=is_causal, need_weights=False
+        )[0]
+
+
+def masks(kind: str, batch: int, length: int) -> dict[str, Tensor | bool]:
+    if kind == "causal":
+        return {"is_causal": True}
+    if kind == "padded":
+        # Lengths from half to the whole, as in a batch of sentences sorted into buckets.
+        kept = torch.linspace(length // 2, length, batch).long()
+        return {"key_padding_mask": torch.arange(length) >= kept[:, None]}
+    return {}
+
+
+def call(layer: nn.Module, case: Case) -> Callable[[], None]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(case.batch, case.length, D_MODEL, generator=generator)
+    arguments = masks(case.mask, case.batch, case.length)
+    if case.mode == "eval":
+        layer.eval()
+
+        def run() -> None:
+            with torch.no_grad():
+                layer(x, **arguments)
+
+        return run
+    layer.train()
+    x.requires_grad_()
+    gradient = torch.randn(case.batch, case.length, D_MODEL, generator=generator)
+
+    def step() -> None:
+        x.grad = None
+        layer.zero_grad(set_to_none=True)
+        layer(x, **arguments).backward(gradient)
+
+    return step
+
+
+def make(kind: str, case: Case) -> nn.Module:
+    torch.manual_seed(1)
+    if kind == "multihead":
+        return Multihead()
+    variant = "vanilla" if kind == "vanilla" else case.variant
+    layer = SyntheticAttention(D_MODEL, HEADS, variant, max_length=case.length)
+    return Straightforward(layer) if kind == "straightforward" else layer
+
+
+def check(case: Case) -> None:
+    """What is timed must first be right."""
+    layer = make("ours", case).eval()
+    plain = Straightforward(layer) if isinstance(layer, SyntheticAttention) else layer
+    small = Case(case.variant, 2, case.length, case.mask, case.mode)
+    x = torch.randn(small.batch, small.length, D_MODEL)
+    arguments = masks(small.mask, small.batch, small.length)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x, **arguments), plain(x, **arguments), rtol=1e-4, atol=1e-5)
+
+
+def seconds(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+    for run in runs.values():
+        run()
+        run()
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return times
+
+
+def peak_megabytes(kind: str, case: Case) -> float:
+    """Memory above that of the layer and its input, from a process that does nothing else."""
+    command = [sys.executable, __file__, "--memory", json.dumps([kind, asdict(case)])]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def print_memory(request: str) -> None:
+    kind, fields = json.loads(request)
+    case = Case(**fields)
+    layer = make(kind, case)
+    # The libraries' own buffers, which a tiny input needs as well, do not count.
+    call(layer, Case(case.variant, 1, min(case.length, 64), case.mask, case.mode))()
+    run = call(layer, case)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run()
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def measure(variants: list[str], batch: int, length: int, mask: str, mode: str, rounds: int) -> list[Result]:
+    reference = Case("vanilla", batch, length, mask, mode)
+    runs = {kind: call(make(kind, reference), reference) for kind in ("vanilla", "multihead")}
+    cases = {variant: Case(variant, batch, length, mask, mode) for variant in variants}
+    for variant, case in cases.items():
+        check(case)
+        if variant != "vanilla":
+            runs[variant] = call(make("ours", case), case)
+        runs[f"straightforward {variant}"] = call(make("straightforward", case), case)
+    times = seconds(runs, rounds)
+    median = {name: statistics.median(values) for name, values in times.items()}
+    results = []
+    for variant, case in cases.items():
+        values = times[variant]
+        results.append(
+            Result(
+                case,
+                median[variant],
+                (max(values) - min(values)) / median[variant],
+                median["vanilla"] / median[variant],
+                median["multihead"] / median[variant],
+                median[f"straightforward {variant}"] / median[variant],
+                peak_megabytes("ours", case),
+                peak_megabytes("straightforward", case),
+            )
+        )
+    return results
+
+
+def bars(results: list[Result]) -> list[tuple[str, float, float]]:
+    """What the layer promises at batch 16, length 512: (claim, measured, bound)."""
+    claims = []
+    for r in results:
+        c = r.case
+        what = f"{c.variant}, {c.mask}, {c.mode}"
+        if (c.batch, c.length) == (16, 512):
+            if c.variant in BATCH_FREE:
+                claims.append((f"{what}: times vanilla", r.to_vanilla, 2.0 if c.mode == "eval" else 1.7))
+            if c.variant in ("dense", "random+vanilla") and c.mode == "eval":
+                claims.append((f"{what}: times vanilla", r.to_vanilla, 0.95))
+            if c.variant.endswith("+vanilla") and c.mode == "train":
+                claims.append((f"{what}: times vanilla", r.to_vanilla, 0.75))
+        claims.append((f"{what}, {c.batch}x{c.length}: times straightforward", r.to_straightforward, 1.0))
+    return claims
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="also write all figures to this file")
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (at least 7 for the bars)")
+    parser.add_argument("--shapes", nargs="+", default=[f"{b}x{n}" for b, n in SHAPES], metavar="BATCHxLENGTH")
+    parser.add_argument("--variants", nargs="+", default=VARIANTS)
+    parser.add_argument("--masks", nargs="+", default=MASKS, choices=MASKS)
+    parser.add_argument("--modes", nargs="+", default=MODES, choices=MODES)
+    parser.add_argument("--memory", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.memory:
+        print_memory(options.memory)
+        return
+
+    results = []
+    print(f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, float32,")
+    print(f"d_model {D_MODEL}, {HEADS} heads; median of {options.rounds} rounds; ratios above 1: faster than ...")
+    for shape in options.shapes:
+        batch, length = (int(n) for n in shape.split("x"))
+        for mode in options.modes:
+            for mask in options.masks:
+                print(f"\nbatch {batch}, length {length}, {mask}, {mode}")
+                print(
+                    f"  {'variant':28}{'ms':>9}{'spread':>8}{'vanilla':>9}{'nn.MHA':>8}{'simple':>8}"
+                    f"{'MB':>8}{'simple':>8}"
+                )
+                for r in measure(options.variants, batch, length, mask, mode, options.rounds):
+                    results.append(r)
+                    print(
+                        f"  {r.case.variant:28}{r.seconds * 1e3:9.1f}{r.spread:8.0%}{r.to_vanilla:8.2f}x"
+                        f"{r.to_multihead:7.2f}x{r.to_straightforward:7.2f}x{r.megabytes:8.0f}"
+                        f"{r.straightforward_megabytes:8.0f}",
+                        flush=True,
+                    )
+    claims = bars(results)
+    short = [claim for claim in claims if claim[1] < claim[2]]
+    print(f"\n{len(claims) - len(short)} of {len(claims)} bars hold")
+    for what, measured, bound in short:
+        print(f"  falls short: {what} {measured:.2f}, bar {bound:.2f}")
+    if options.json:
+        record = {
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "rounds": options.rounds,
+            "results": [asdict(r) for r in results],
+        }
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""``attend``: softmax(logits) @ value, executed in the cheapest way that the logits allow.
+
+=====================  ===========================================================  =======================
+path                   runs when                                                    module
+=====================  ===========================================================  =======================
+batch-free             no logit depends on the input                                :mod:`.batch_free`
+banded                 the logits are a local window                                :mod:`.banded`
+fused                  features x features, or with a bias that needs no gradient   torch's SDPA
+blockwise              what is left on the CPU: bias gradients, unequal widths      :mod:`.blockwise`
+plain                  weights wanted, dropout, small inputs, torch.compile         here
+=====================  ===========================================================  =======================
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from synthattn import banded, batch_free, blockwise
+from synthattn.logits import Logits
+from synthattn.masks import Mask
+from synthattn.shapes import Float
+
+NO_MASK = Mask()
+
+
+def attend(
+    logits: Logits,
+    value: Float[Tensor, "batch heads k width"],
+    mask: Mask = NO_MASK,
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch heads q width"]:
+    """Softmax over the keys that the mask leaves, applied to the values. A row without keys gives zeros.
+
+    ``dropout`` is the probability of dropping an attention weight. Batch-free weights are dropped for the
+    whole batch at once.
+    """
+    if logits.batch_free and not mask.per_example:
+        result = batch_free.attend(logits, value, mask, dropout)
+        if result is not None:
+            return result
+    if logits.band is not None and logits.band.distance is None and mask.allowed is None:
+        return banded.attend(logits.band.values, value, mask, dropout)
+
+    logits = logits.without_band()
+    mask, dead = mask.revived(logits.query_length, value.shape[-2])
+    result = _attend_live(logits, value, mask, dropout)
+    return result if dead is None else result.masked_fill(dead, 0.0)
+
+
+def attention_weights(
+    logits: Logits, mask: Mask, batch: int
+) -> Float[Tensor, "batch heads q k"]:
+    """The weights themselves, before dropout. Rows sum to one, or to zero where every key is masked."""
+    mask, dead = mask.revived(logits.query_length, logits.key_length)
+    weights = _softmax(logits, mask)
+    weights = weights if dead is None else weights.masked_fill(dead, 0.0)
+    return weights.expand(batch, -1, -1, -1)
+
+
+def _attend_live(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
+    if _fused_applies(logits, value):
+        return _fused(logits, value, mask, dropout)
+    if dropout == 0.0 and blockwise.applies(logits, value):
+        return blockwise.attend(logits, value, mask)
+    weights = _softmax(logits, mask)
+    if dropout > 0.0:
+        weights = F.dropout(weights, dropout)
+    return weights.to(value.dtype) @ value
+
+
+def _softmax(logits: Logits, mask: Mask) -> Float[Tensor, "#batch heads q k"]:
+    total = logits.materialize()
+    allowed = mask.full(*total.shape[-2:], total.device)
+    if allowed is not None:
+        total = total.masked_fill(~allowed, float("-inf"))
+    # Half precision has too few digits to sum a long row in.
+    return total.softmax(-1, dtype=torch.promote_types(total.dtype, torch.float32)).to(total.dtype)
+
+
+def _fused_applies(logits: Logits, value: Tensor) -> bool:
+    """Whether scaled_dot_product_attention has a fused kernel for these logits."""
+    if logits.query is None or logits.query.shape[-1] != value.shape[-1]:
+        return False
+    if logits.bias is None:
+        return True
+    if torch.compiler.is_compiling():
+        return False
+    needs_gradient = torch.is_grad_enabled() and logits.bias.requires_grad
+    return not needs_gradient or value.device.type != "cpu"
+
+
+def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
+    query, key, bias = logits.query, logits.key, logits.bias
+    assert query is not None
+    assert key is not None
+    query, value = query.expand(len(value), -1, -1, -1), value.to(query.dtype)
+    key = key.expand(*query.shape[:2], -1, -1)
+    if bias is None:
+        causal = mask.causal and mask.keep is None and mask.allowed is None
+        allowed = None if causal else mask.full(query.shape[-2], key.shape[-2], query.device)
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=allowed, dropout_p=dropout, is_causal=causal, scale=logits.scale
+        )
+    # Even where no gradient is asked for, a bias that could have one would keep torch from its fused kernel.
+    bias = bias if torch.is_grad_enabled() and bias.requires_grad else bias.detach()
+    if bias.dim() == 3 and mask.keep is not None and not mask.per_example and dropout == 0.0:
+        return blockwise.attend_each(Logits(query, key, bias, scale=logits.scale), value, mask)
+    allowed = mask.full(query.shape[-2], key.shape[-2], query.device)
+    bias = bias.to(query.dtype)
+    if allowed is not None:
+        bias = bias.masked_fill(~allowed, float("-inf"))
+    bias = bias.expand(*query.shape[:-1], key.shape[-2])
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=logits.scale)

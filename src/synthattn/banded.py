@@ -1,0 +1,54 @@
+"""Attention to a local window, linear in the length.
+
+The weights of 64 neighbouring queries form a band that touches ``64 + width - 1`` keys. Padding each row with zeros
+and reading the same memory with rows one entry shorter shifts every row by one place, which turns the window into
+that band without a scatter; the rest is one small dense product per block.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from synthattn.masks import Mask
+from synthattn.shapes import Float
+
+BLOCK = 64
+
+
+def attend(
+    band: Float[Tensor, "batch heads length width"],
+    value: Float[Tensor, "batch heads length features"],
+    mask: Mask,
+    dropout: float,
+) -> Float[Tensor, "batch heads length features"]:
+    """Softmax within each window, over the keys that exist and are not masked."""
+    length, width = band.shape[-2:]
+    offsets = torch.arange(width, device=band.device) - width // 2
+    keys = torch.arange(length, device=band.device)[:, None] + offsets
+    allowed = (keys >= 0) & (keys < length)
+    if mask.causal:
+        allowed = allowed & (offsets <= 0)
+    if mask.keep is not None:
+        allowed = allowed & mask.keep[:, None, keys.clamp(0, length - 1)]
+    # The centre stands in where no key is left; the row is zeroed below.
+    logits = band.masked_fill(~allowed, float("-inf"))
+    dead = ~allowed.any(-1, keepdim=True)
+    logits = logits.masked_fill(dead & (offsets == 0), 0.0)
+    weights = logits.softmax(-1, dtype=torch.promote_types(band.dtype, torch.float32)).masked_fill(dead, 0.0)
+    weights = F.dropout(weights, dropout) if dropout > 0.0 else weights
+    return multiply(weights.to(value.dtype), value)
+
+
+def multiply(
+    weights: Float[Tensor, "batch heads length width"], value: Float[Tensor, "batch heads length features"]
+) -> Float[Tensor, "batch heads length features"]:
+    """``y[i] = sum over c of weights[i, c] * value[i + c - width // 2]``, values outside being zero."""
+    batch, heads, length, width = weights.shape
+    missing = -length % BLOCK
+    span = BLOCK + width - 1
+    rows = F.pad(weights, (0, BLOCK, 0, missing)).view(batch, heads, -1, BLOCK * (BLOCK + width))
+    bands = rows[..., : BLOCK * span].view(batch, heads, -1, BLOCK, span)
+    left = width // 2
+    padded = F.pad(value, (0, 0, left, width - 1 - left + missing))
+    windows = padded.unfold(-2, span, BLOCK).transpose(-1, -2)
+    return (bands @ windows).flatten(2, 3)[:, :, :length]

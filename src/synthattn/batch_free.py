@@ -1,0 +1,167 @@
+"""Attention whose weights are the same for every example: one product per head for the whole batch.
+
+With the weights P of one head, the results of all examples are a single ``(q, k) @ (k, batch * width)`` product.
+Key padding differs between examples and would seem to need a softmax for each of them. It does not: with
+``E = exp(logits - row maximum)`` and the 0/1 mask m of an example, the masked softmax is ``E (m * V) / (E m)``.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from synthattn.logits import Logits
+from synthattn.masks import Mask
+from synthattn.shapes import Bool, Float
+
+# Rows per block of a causal product. Smaller blocks skip more of the upper triangle, larger ones multiply faster.
+CAUSAL_BLOCK = 128
+
+
+def attend(
+    logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask, dropout: float
+) -> Float[Tensor, "batch heads q width"] | None:
+    """Batch-free attention, or None where only a softmax per example is exact."""
+    if mask.keep is not None and torch.compiler.is_compiling():
+        return None  # whether the quotient is safe depends on the data, which a traced graph cannot ask
+    shared = mask.shared(logits.query_length, logits.key_length, value.device)
+    if mask.keep is not None:
+        return attend_exponential(exponential(logits, shared), value, mask, shared, dropout)
+    total = _masked(logits, shared)
+    weights = total.softmax(-1, dtype=torch.promote_types(total.dtype, torch.float32))
+    if mask.allowed is not None and shared is not None:
+        weights = weights.masked_fill(~shared.any(-1, keepdim=True), 0.0)
+    weights = F.dropout(weights, dropout) if dropout > 0.0 else weights
+    product = _product(weights.to(value.dtype), _heads_first(value), mask.causal)
+    return _examples_first(product, value)
+
+
+def exponential(
+    logits: Logits, shared: Bool[Tensor, "q k"] | None
+) -> Float[Tensor, "heads q k"]:
+    """``exp(logits - row maximum)``, zero where the shared part of the mask forbids."""
+    total = _masked(logits, shared)
+    total = total.to(torch.promote_types(total.dtype, torch.float32))
+    peak = total.detach().amax(-1, keepdim=True)
+    if shared is not None:
+        peak = peak.masked_fill(peak == float("-inf"), 0.0)
+    return (total - peak).exp()
+
+
+def attend_exponential(
+    exponentials: Float[Tensor, "heads q k"],
+    value: Float[Tensor, "batch heads k width"],
+    mask: Mask,
+    shared: Bool[Tensor, "q k"] | None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch heads q width"] | None:
+    """``E (m * V) / (E m)``, or None where all keys that a row keeps have underflowed."""
+    exponentials = exponentials.to(value.dtype)
+    with torch.autocast(value.device.type, enabled=False):
+        normalizer = _normalizer(exponentials, mask, shared)
+    if normalizer is None:
+        return None
+    weights = F.dropout(exponentials, dropout) if dropout > 0.0 else exponentials
+    product = _product(weights, _heads_first(value, mask.keep), mask.causal)
+    return _examples_first(product, value, normalizer)
+
+
+def _normalizer(
+    exponentials: Tensor, mask: Mask, shared: Tensor | None
+) -> Float[Tensor, "heads q #batch"] | None:
+    """``E m``. Rows without a key get 1 (their product is zero); None if another row is too small to trust."""
+    wide = exponentials.to(torch.promote_types(exponentials.dtype, torch.float32))
+    kept = None if mask.keep is None else mask.keep.t().to(wide.dtype)
+    normalizer = wide.sum(-1, keepdim=True) if kept is None else wide @ kept
+    too_small = normalizer.detach() < _floor(exponentials)
+    if not too_small.any():
+        return normalizer
+    if kept is None:
+        empty = torch.zeros((), dtype=torch.bool) if shared is None else ~shared.any(-1, keepdim=True)
+    else:
+        counts = kept.sum(0, keepdim=True) if shared is None else shared.to(wide.dtype) @ kept
+        empty = counts == 0
+    if (too_small & ~empty).any():
+        return None
+    return normalizer.masked_fill(empty, 1.0)
+
+
+def _floor(exponentials: Tensor) -> float:
+    """The sum of a row below which terms lost to underflow could be seen in its last digits."""
+    info = torch.finfo(exponentials.dtype)
+    lost = info.tiny * info.eps if exponentials.dtype == torch.float16 else info.tiny
+    return exponentials.shape[-1] * lost / info.eps
+
+
+def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]:
+    total = logits.materialize()[0]
+    return total if shared is None else total.masked_fill(~shared, float("-inf"))
+
+
+def _heads_first(value: Tensor, keep: Tensor | None = None) -> Float[Tensor, "heads k columns"]:
+    """Values as one matrix per head, the examples side by side, masked keys zero."""
+    batch, heads, k, width = value.shape
+    columns = value.permute(1, 2, 0, 3)
+    if keep is None:
+        return columns.reshape(heads, k, batch * width)
+    kept = keep.t()[None, :, :, None]
+    if torch.is_grad_enabled() and value.requires_grad:
+        return columns.masked_fill(~kept, 0.0).reshape(heads, k, batch * width)
+    result = value.new_empty(heads, k, batch, width)
+    torch.where(kept, columns, value.new_zeros(()), out=result)  # masks and re-orders in one pass
+    return result.view(heads, k, batch * width)
+
+
+def _examples_first(
+    product: Tensor, value: Tensor, normalizer: Tensor | None = None
+) -> Float[Tensor, "batch heads q width"]:
+    batch, heads, _, width = value.shape
+    result = product.view(heads, -1, batch, width).permute(2, 0, 1, 3)
+    if normalizer is None:
+        return result
+    normalizer = normalizer.permute(2, 0, 1).unsqueeze(-1)
+    if torch.is_grad_enabled() and (product.requires_grad or normalizer.requires_grad):
+        return result / normalizer.to(product.dtype)
+    target = product.new_empty(batch, result.shape[2], heads, width).transpose(1, 2)
+    return torch.div(result, normalizer.to(product.dtype), out=target)  # divides and re-orders in one pass
+
+
+def _product(weights: Tensor, columns: Tensor, causal: bool) -> Tensor:
+    blocks = weights.shape[-2] > CAUSAL_BLOCK and not torch.compiler.is_compiling()
+    if not causal or not blocks or torch.is_autocast_enabled(weights.device.type):
+        return torch.bmm(weights, columns)
+    return _CausalProduct.apply(weights, columns)  # pyright: ignore[reportReturnType]
+
+
+class _CausalProduct(torch.autograd.Function):
+    """``weights @ columns`` for weights that are zero above the diagonal, which are never multiplied."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, columns: Tensor) -> Tensor:
+        ctx.save_for_backward(weights, columns)
+        result = weights.new_empty(*weights.shape[:2], columns.shape[-1])
+        for rows, keys in _causal_blocks(weights):
+            torch.bmm(weights[:, rows, keys], columns[:, keys], out=result[:, rows])
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        weights, columns = ctx.saved_tensors
+        (grad,) = grads
+        to_weights = torch.zeros_like(weights) if ctx.needs_input_grad[0] else None
+        to_columns = torch.zeros_like(columns) if ctx.needs_input_grad[1] else None
+        for rows, keys in _causal_blocks(weights):
+            if to_weights is not None:
+                torch.bmm(grad[:, rows], columns[:, keys].transpose(1, 2), out=to_weights[:, rows, keys])
+            if to_columns is not None:
+                to_columns[:, keys].baddbmm_(weights[:, rows, keys].transpose(1, 2), grad[:, rows])
+        return to_weights, to_columns
+
+
+def _causal_blocks(weights: Tensor) -> list[tuple[slice, slice]]:
+    q, k = weights.shape[-2:]
+    starts = range(0, q, CAUSAL_BLOCK)
+    return [(slice(s, min(s + CAUSAL_BLOCK, q)), slice(0, min(s + CAUSAL_BLOCK, q, k))) for s in starts]

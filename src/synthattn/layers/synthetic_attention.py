@@ -1,0 +1,240 @@
+"""``SyntheticAttention``: multi-head attention with any synthesizer in place of the dot product."""
+
+from typing import Literal, overload
+
+import torch
+from torch import Tensor, nn
+
+from synthattn import batch_free
+from synthattn.attend import attend, attention_weights
+from synthattn.layers.exponential_cache import ExponentialCache
+from synthattn.logits import Logits
+from synthattn.masks import Mask, from_torch
+from synthattn.shapes import Bool, Float, Int
+from synthattn.synthesizers import Mix, Sizes, Spec, Synthesizer, Term, Tokens, build, parse
+from synthattn.synthesizers.base import Resize, split_heads
+
+
+class SyntheticAttention(nn.Module):
+    """``Y = softmax(B) G(X)`` for each head, heads concatenated and projected, with B from any synthesizer.
+
+    Args:
+        d_model: width of the input and the output.
+        num_heads: number of heads.
+        attention: what makes the logits, e.g. ``"random"``, ``"dense+vanilla"``, ``"factorized_random(rank=16)"``.
+        max_length: the longest input; needed by every synthesizer that has a table of positions.
+        dropout: probability of dropping an attention weight while training.
+        head_dim: width of a head, ``d_model // num_heads`` unless given.
+        bias: whether the value, output, query and key projections have biases.
+        mix: how a mixture weighs its terms: ``"softmax"`` (the paper: learned per head, summing to one), ``"sum"``
+            (unweighted, as in the paper's C4 runs) or ``"sigmoid"`` (the authors' code: one scalar per layer).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        attention: str | Spec | Term,
+        max_length: int | None = None,
+        dropout: float = 0.0,
+        *,
+        head_dim: int | None = None,
+        bias: bool = True,
+        mix: Mix = "softmax",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        _check_sizes(d_model, num_heads, head_dim, max_length, dropout)
+        self.spec = parse(attention)
+        self.d_model, self.num_heads = d_model, num_heads
+        self.head_dim = d_model // num_heads if head_dim is None else head_dim
+        self.dropout = dropout
+        self.mix: Mix = mix
+        sizes = Sizes(d_model, num_heads, self.head_dim, max_length, bias)
+        with torch.device(device or torch.get_default_device()):
+            self.synthesizer: Synthesizer = build(self.spec, sizes, mix)
+            self.value = nn.Linear(d_model, sizes.inner, bias=bias)
+            self.output = nn.Linear(sizes.inner, d_model, bias=bias)
+        self._exponentials = ExponentialCache()
+        self.reset_projections()
+        if dtype is not None:
+            self.to(dtype)
+
+    def reset_projections(self) -> None:
+        for projection in (self.value, self.output):
+            nn.init.xavier_uniform_(projection.weight)
+            if projection.bias is not None:
+                nn.init.zeros_(projection.bias)
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest input, None where any length will do."""
+        return self.synthesizer.max_length
+
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        *,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        positions: Tensor | None = None,
+        memory_positions: Tensor | None = None,
+        need_weights: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        *,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        positions: Tensor | None = None,
+        memory_positions: Tensor | None = None,
+        need_weights: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch q d_model"],
+        memory: Float[Tensor, "batch k d_model"] | None = None,
+        *,
+        key_padding_mask: Bool[Tensor, "batch k"] | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        positions: Int[Tensor, "*batch q"] | None = None,
+        memory_positions: Int[Tensor, "*batch k"] | None = None,
+        need_weights: bool = False,
+    ) -> Float[Tensor, "batch q d_model"] | tuple[Float[Tensor, "batch q d_model"], Float[Tensor, "batch heads q k"]]:
+        """Attend from ``x`` to itself, or to ``memory``.
+
+        Args:
+            x: queries.
+            memory: what to attend to, ``x`` unless given.
+            key_padding_mask: True = ignore this key.
+            attn_mask: bool, True = may not attend, or float, added to the logits; ``(q, k)``,
+                ``(batch * heads, q, k)`` or ``(batch, 1 or heads, q, k)``.
+            is_causal: query i attends to the keys 0..i.
+            positions: where the tokens of ``x`` stand, 0, 1, 2, ... unless given: ``(q,)`` or ``(batch, q)``.
+            memory_positions: the same for ``memory``.
+            need_weights: also return the attention weights (before dropout).
+
+        Rows that keep no key give zeros (then the output projection's bias).
+        """
+        query, source = self._tokens(x, memory, positions, memory_positions)
+        batch, q, k = len(x), query.length, source.length
+        mask, bias = from_torch(key_padding_mask, attn_mask, is_causal, batch, self.num_heads, q, k)
+        value = split_heads(self.value(source.vectors), self.num_heads)
+
+        heads = None
+        if bias is None and not need_weights:
+            heads = self._attend_cached(query, source, value, mask)
+        if heads is not None:
+            return self._merge(heads)
+        logits = self.synthesizer(query, source)
+        if bias is not None:
+            logits = logits + Logits(bias=bias)
+        y = self._merge(attend(logits, value, mask, self.dropout if self.training else 0.0))
+        return (y, attention_weights(logits, mask, batch)) if need_weights else y
+
+    def logits(
+        self,
+        x: Float[Tensor, "batch q d_model"],
+        memory: Float[Tensor, "batch k d_model"] | None = None,
+        *,
+        positions: Int[Tensor, "*batch q"] | None = None,
+        memory_positions: Int[Tensor, "*batch k"] | None = None,
+    ) -> Float[Tensor, "#batch heads q k"]:
+        """The logits before masks and softmax; the batch axis is 1 where they do not depend on the input."""
+        return self.synthesizer(*self._tokens(x, memory, positions, memory_positions)).materialize()
+
+    def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
+        """Change the longest input, keeping what was learned.
+
+        ``"pad"`` keeps the logits of the positions that both lengths have and draws new ones at random;
+        ``"interpolate"`` stretches or shrinks the tables. The parameters are new: give them to the optimizer.
+        """
+        if how not in ("pad", "interpolate"):
+            raise ValueError(f"how must be 'pad' or 'interpolate', got {how!r}")
+        if max_length < 1:
+            raise ValueError(f"max_length must be at least 1, got {max_length}")
+        with torch.no_grad():
+            self.synthesizer.resize_max_length(max_length, how)
+
+    def _tokens(
+        self, x: Tensor, memory: Tensor | None, positions: Tensor | None, memory_positions: Tensor | None
+    ) -> tuple[Tokens, Tokens]:
+        _check_tokens("x", x, self.d_model)
+        _check_positions("positions", positions, x)
+        query = Tokens(x, positions)
+        if memory is None:
+            if memory_positions is not None:
+                raise ValueError("memory_positions was given without memory; use positions")
+            return query, query
+        _check_tokens("memory", memory, self.d_model)
+        if len(memory) != len(x):
+            raise ValueError(f"x has {len(x)} examples, memory has {len(memory)}")
+        _check_positions("memory_positions", memory_positions, memory)
+        return query, Tokens(memory, memory_positions)
+
+    def _attend_cached(self, query: Tokens, source: Tokens, value: Tensor, mask: Mask) -> Tensor | None:
+        """Batch-free attention with exponentials kept from the last call; None where they cannot be used."""
+        if query.positions is not None or source.positions is not None or mask.allowed is not None:
+            return None
+        if self.training and self.dropout > 0.0:
+            return None
+        exponentials = self._exponentials.get(self.synthesizer, query, source, mask.causal)
+        if exponentials is None:
+            return None
+        shared = mask.shared(query.length, source.length, value.device)
+        return batch_free.attend_exponential(exponentials, value, mask, shared)
+
+    def _merge(self, heads: Float[Tensor, "batch heads q width"]) -> Float[Tensor, "batch q d_model"]:
+        return self.output(heads.transpose(1, 2).flatten(2))
+
+    def extra_repr(self) -> str:
+        return f"d_model={self.d_model}, num_heads={self.num_heads}, attention={str(self.spec)!r}"
+
+
+def _check_sizes(
+    d_model: int, num_heads: int, head_dim: int | None, max_length: int | None, dropout: float
+) -> None:
+    for name, number in (("d_model", d_model), ("num_heads", num_heads)):
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
+    if head_dim is None and d_model % num_heads:
+        raise ValueError(
+            f"num_heads={num_heads} does not divide d_model={d_model}; choose another number or give head_dim"
+        )
+    for name, number in (("head_dim", head_dim), ("max_length", max_length)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
+
+
+def _check_tokens(name: str, x: Tensor, d_model: int) -> None:
+    if x.dim() != 3:
+        raise ValueError(f"{name} must have shape (batch, length, {d_model}), got {tuple(x.shape)}")
+    if x.shape[-1] != d_model:
+        raise ValueError(f"{name} has width {x.shape[-1]}, the layer was built for d_model={d_model}")
+    if not x.is_floating_point():
+        raise ValueError(f"{name} must hold floats, got {str(x.dtype).removeprefix('torch.')}")
+
+
+def _check_positions(name: str, positions: Tensor | None, x: Tensor) -> None:
+    if positions is None:
+        return
+    if positions.shape not in (x.shape[:2], x.shape[1:2]):
+        raise ValueError(
+            f"{name} must have shape (batch, length) = {tuple(x.shape[:2])} or (length,) = {tuple(x.shape[1:2])}, "
+            f"got {tuple(positions.shape)}"
+        )
+    if positions.dtype not in (torch.int32, torch.int64):
+        raise ValueError(f"{name} must be whole numbers, got {str(positions.dtype).removeprefix('torch.')}")

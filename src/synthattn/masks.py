@@ -1,0 +1,135 @@
+"""Which keys a query may attend to, in one type that every execution path understands."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from synthattn.shapes import Bool, Float
+
+
+@dataclass(frozen=True)
+class Mask:
+    """All conditions must hold for a key to count.
+
+    Attributes:
+        keep: keys that are not padding, per example.
+        causal: query i sees the keys 0..i.
+        allowed: any further restriction, shared by the batch (two axes) or per example (four).
+    """
+
+    keep: Bool[Tensor, "batch k"] | None = None
+    causal: bool = False
+    allowed: Bool[Tensor, "*example q k"] | None = None
+
+    @property
+    def empty(self) -> bool:
+        return self.keep is None and not self.causal and self.allowed is None
+
+    @property
+    def per_example(self) -> bool:
+        """True if a restriction other than key padding differs between examples."""
+        return self.allowed is not None and self.allowed.dim() == 4
+
+    def shared(self, q: int, k: int, device: torch.device) -> Bool[Tensor, "q k"] | None:
+        """The part that is the same for every example, or None if there is none."""
+        causal = torch.ones(q, k, dtype=torch.bool, device=device).tril() if self.causal else None
+        if self.allowed is None or self.per_example:
+            return causal
+        return self.allowed if causal is None else self.allowed & causal
+
+    def full(self, q: int, k: int, device: torch.device) -> Bool[Tensor, "#batch #heads #q k"] | None:
+        """Everything in one broadcastable tensor, or None if nothing is masked."""
+        parts = []
+        shared = self.shared(q, k, device)
+        if shared is not None:
+            parts.append(shared[None, None])
+        if self.per_example:
+            parts.append(self.allowed)
+        if self.keep is not None:
+            parts.append(self.keep[:, None, None, :])
+        if not parts:
+            return None
+        total = parts[0]
+        for part in parts[1:]:
+            total = total & part
+        return total
+
+    def revived(self, q: int, k: int) -> "tuple[Mask, Bool[Tensor, '#batch #heads #q 1'] | None]":
+        """A mask without empty rows, and the rows that were empty (their result is zero), None if none were.
+
+        No kernel then ever sees a row without keys, which would be 0 / 0.
+        """
+        if self.keep is None and self.allowed is None:
+            return self, None
+        anchor = self.keep if self.keep is not None else self.allowed
+        assert anchor is not None
+        full = self.full(q, k, anchor.device)
+        assert full is not None
+        dead = ~full.any(dim=-1, keepdim=True)
+        if not torch.compiler.is_compiling() and not dead.any():
+            return self, None
+        if self.keep is not None and not self.causal and self.allowed is None:
+            return Mask(keep=self.keep | dead[:, 0, 0]), dead
+        return Mask(allowed=(full | dead).expand(-1, -1, q, -1)), dead
+
+
+def from_torch(
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    batch: int,
+    heads: int,
+    q: int,
+    k: int,
+) -> tuple[Mask, Float[Tensor, "*batch #heads q k"] | None]:
+    """Read masks in the convention of ``torch.nn.MultiheadAttention`` (True = ignore).
+
+    Returns the mask, and the finite part of a float ``attn_mask`` as a bias to add to the logits.
+    """
+    keep = None
+    if key_padding_mask is not None:
+        if key_padding_mask.dtype != torch.bool:
+            raise ValueError(
+                f"key_padding_mask must be bool (True = ignore this key), got {_name(key_padding_mask.dtype)}"
+            )
+        if key_padding_mask.shape != (batch, k):
+            raise ValueError(
+                f"key_padding_mask must have shape (batch, keys) = ({batch}, {k}), "
+                f"got {tuple(key_padding_mask.shape)}"
+            )
+        keep = ~key_padding_mask
+    if attn_mask is None:
+        return Mask(keep, is_causal), None
+
+    shapes = {(q, k), (batch * heads, q, k), (batch, 1, q, k), (batch, heads, q, k)}
+    if tuple(attn_mask.shape) not in shapes:
+        raise ValueError(
+            f"attn_mask must have shape (queries, keys) = ({q}, {k}), (batch * heads, queries, keys) = "
+            f"({batch * heads}, {q}, {k}) or (batch, 1 or heads, queries, keys), got {tuple(attn_mask.shape)}"
+        )
+    if attn_mask.dim() == 3:
+        attn_mask = attn_mask.reshape(batch, heads, q, k)
+    if attn_mask.dtype == torch.bool:
+        return Mask(keep, is_causal, ~attn_mask), None
+    if not attn_mask.is_floating_point():
+        raise ValueError(
+            f"attn_mask must be bool (True = may not attend) or float (added to the logits), "
+            f"got {_name(attn_mask.dtype)}"
+        )
+    # Minus infinity forbids: as part of the mask, a row of it gives zeros instead of 0 / 0.
+    forbidden = attn_mask == float("-inf")
+    bias = attn_mask.masked_fill(forbidden, 0.0)
+    if bias.dim() == 2:
+        bias = bias.unsqueeze(0)
+    if torch.compiler.is_compiling():
+        return Mask(keep, is_causal, ~forbidden), bias
+    # The usual float masks are nothing but zeros and minus infinities, or nothing but finite numbers.
+    return (
+        Mask(keep, is_causal, ~forbidden if forbidden.any() else None),
+        bias if attn_mask.requires_grad or bias.any() else None,
+    )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

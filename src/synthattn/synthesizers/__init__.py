@@ -1,0 +1,37 @@
+"""The synthesizers of the paper: each a file, each a line in this table."""
+
+from synthattn.synthesizers import spec as _spec
+from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens
+from synthattn.synthesizers.dense import Dense
+from synthattn.synthesizers.factorized_dense import FactorizedDense
+from synthattn.synthesizers.factorized_random import FactorizedRandom
+from synthattn.synthesizers.fixed_random import FixedRandom
+from synthattn.synthesizers.mixture import Mix, Mixture, build
+from synthattn.synthesizers.random import Random
+from synthattn.synthesizers.relative import Relative
+from synthattn.synthesizers.spec import Spec, Term
+from synthattn.synthesizers.vanilla import Vanilla
+
+SYNTHESIZERS: dict[str, type[Term]] = {
+    "vanilla": Vanilla,
+    "dense": Dense,
+    "random": Random,
+    "fixed_random": FixedRandom,
+    "factorized_random": FactorizedRandom,
+    "factorized_dense": FactorizedDense,
+    "relative": Relative,
+}
+
+
+def parse(attention: str | Spec | Term) -> Spec:
+    """Read a spec such as ``"random+vanilla"``; what is a spec already passes through."""
+    if isinstance(attention, Spec):
+        return attention
+    if isinstance(attention, Term):
+        return Spec((attention,))
+    if not isinstance(attention, str):
+        raise ValueError(f"attention must be a text such as 'random+vanilla', got {type(attention).__name__}")
+    return _spec.parse(attention, SYNTHESIZERS)
+
+
+__all__ = ["SYNTHESIZERS", "Mix", "Mixture", "Sizes", "Spec", "Synthesizer", "Term", "Tokens", "build", "parse"]

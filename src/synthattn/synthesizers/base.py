@@ -1,0 +1,126 @@
+"""What every synthesizer shares: its inputs, its sizes, its interface, and how tables are read at positions."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from synthattn.logits import Logits
+from synthattn.shapes import Float, Int
+
+Resize = Literal["pad", "interpolate"]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token vectors and where they stand; no positions means 0, 1, 2, ..."""
+
+    vectors: Float[Tensor, "batch length d_model"]
+    positions: Int[Tensor, "*batch length"] | None = None
+
+    @property
+    def length(self) -> int:
+        return self.vectors.shape[1]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a synthesizer needs to know of the layer it is built for."""
+
+    d_model: int
+    num_heads: int
+    head_dim: int
+    max_length: int | None
+    bias: bool = True
+    """Whether the query and key projections of the dot product have biases."""
+
+    @property
+    def inner(self) -> int:
+        return self.num_heads * self.head_dim
+
+    def require_max_length(self, name: str) -> int:
+        if self.max_length is None:
+            raise ValueError(f"{name} needs max_length: the longest input that it shall take")
+        return self.max_length
+
+
+class Synthesizer(nn.Module):
+    """Produces the logits of one layer.
+
+    Attributes:
+        name: the name in a spec.
+        max_length: the longest input, None where any length will do.
+        batch_free: True if the logits do not depend on the tokens.
+        reads_memory: True if the logits depend on the tokens attended to, so that decoding must keep keys.
+        weighted: False if a mixture adds it as it is, as the paper's runs do with position biases.
+    """
+
+    name: ClassVar[str]
+    max_length: int | None = None
+    batch_free: bool = False
+    reads_memory: bool = False
+    weighted: bool = True
+
+    def forward(self, query: Tokens, memory: Tokens) -> Logits:
+        raise NotImplementedError
+
+    def resize_max_length(self, max_length: int, how: Resize) -> None:
+        """Change the longest input, keeping what was learned. Nothing to do where any length will do."""
+
+    def check_lengths(self, query: Tokens, memory: Tokens) -> None:
+        """Refuse inputs longer than the tables, in words that say what to do about it."""
+        if self.max_length is None:
+            return
+        for tokens in (query, memory):
+            if tokens.length > self.max_length and tokens.positions is None:
+                raise ValueError(
+                    f"input has {tokens.length} positions, {self.name} was built for max_length={self.max_length}; "
+                    f"shorten the input or call resize_max_length({tokens.length})"
+                )
+            if tokens.positions is None or torch.compiler.is_compiling() or tokens.positions.numel() == 0:
+                continue
+            low, high = (int(t) for t in tokens.positions.aminmax())
+            if low < 0:
+                raise ValueError(f"positions start at 0, got {low}; give padding any valid position, such as 0")
+            if high >= self.max_length:
+                raise ValueError(
+                    f"positions go up to {high}, {self.name} was built for max_length={self.max_length} "
+                    f"(positions 0 to {self.max_length - 1}); call resize_max_length({high + 1})"
+                )
+
+
+def split_heads(vectors: Float[Tensor, "batch length inner"], heads: int) -> Float[Tensor, "batch heads length dim"]:
+    return vectors.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def rows_at(
+    table: Float[Tensor, "heads n *features"], tokens: Tokens
+) -> Float[Tensor, "..."]:
+    """The rows of a table of positions at the tokens' positions: a view where these are 0, 1, 2, ..."""
+    if tokens.positions is None:
+        return table.narrow(1, 0, tokens.length)
+    if tokens.positions.dim() == 1:
+        return table.index_select(1, tokens.positions)
+    return table[:, tokens.positions].transpose(0, 1)
+
+
+def resized(
+    table: Float[Tensor, "heads n *features"],
+    length: int,
+    how: Resize,
+    fresh: Float[Tensor, "heads m *features"],
+) -> Float[Tensor, "heads m *features"]:
+    """A table of another length: the old rows, then ``fresh`` ones; or the old rows stretched."""
+    if how == "pad":
+        kept = min(length, table.shape[1])
+        return torch.cat([table[:, :kept], fresh[:, kept:].to(table)], dim=1)
+    heads, old, *rest = table.shape
+    lines = table.reshape(heads, old, -1).transpose(1, 2)
+    lines = F.interpolate(lines, size=length, mode="linear", align_corners=True)
+    return lines.transpose(1, 2).reshape(heads, length, *rest)
+
+
+def replace_parameter(parameter: nn.Parameter, data: Tensor) -> nn.Parameter:
+    return nn.Parameter(data.detach().contiguous(), requires_grad=parameter.requires_grad)

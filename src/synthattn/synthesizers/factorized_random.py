@@ -1,0 +1,80 @@
+"""Factorized random: ``B = R_1 R_2^T`` with two learned ``(N, k)`` matrices per head, the paper's "FR"."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from synthattn.logits import Logits
+from synthattn.synthesizers.base import (
+    Resize,
+    Sizes,
+    Synthesizer,
+    Tokens,
+    replace_parameter,
+    resized,
+    rows_at,
+)
+from synthattn.synthesizers.spec import Term, at_least_one, positive
+
+
+class FactorizedRandomSynthesizer(Synthesizer):
+    """``left`` is the paper's R_1, indexed by the query's position, ``right`` its R_2, indexed by the key's.
+
+    In the authors' Mesh code both factors are indexed by the key, so that all queries share one row of logits; this
+    is the product of the paper. The factors start such that the logits have standard deviation ``std``: far smaller
+    factors would hardly get a gradient from each other.
+    """
+
+    name = "factorized_random"
+    batch_free = True
+
+    def __init__(self, sizes: Sizes, rank: int, std: float) -> None:
+        super().__init__()
+        self.max_length = sizes.require_max_length(self.name)
+        self.factor_std = (std**2 / rank) ** 0.25
+        self.left = nn.Parameter(torch.empty(sizes.num_heads, self.max_length, rank))
+        self.right = nn.Parameter(torch.empty(sizes.num_heads, self.max_length, rank))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.left, std=self.factor_std)
+        nn.init.normal_(self.right, std=self.factor_std)
+
+    def forward(self, query: Tokens, memory: Tokens) -> Logits:
+        self.check_lengths(query, memory)
+        left, right = rows_at(self.left, query), rows_at(self.right, memory)
+        if left.dim() != right.dim():  # positions were given for one side only
+            left, right = (t if t.dim() == 4 else t.unsqueeze(0) for t in (left, right))
+            left, right = (t.expand(len(query.vectors), -1, -1, -1) for t in (left, right))
+        return Logits(query=left, key=right)
+
+    def resize_max_length(self, max_length: int, how: Resize) -> None:
+        for name in ("left", "right"):
+            old = getattr(self, name)
+            fresh = old.new_empty(len(old), max_length, old.shape[-1]).normal_(std=self.factor_std)
+            setattr(self, name, replace_parameter(old, resized(old, max_length, how, fresh)))
+        self.max_length = max_length
+
+
+@dataclass(frozen=True)
+class FactorizedRandom(Term):
+    """Options: ``rank``, the paper's k; ``std``, the standard deviation of the initial logits."""
+
+    name: ClassVar[str] = "factorized_random"
+    rank: int = 8
+    std: float = 1.0
+
+    def __post_init__(self) -> None:
+        at_least_one(self.name, "rank", self.rank)
+        positive(self.name, "std", self.std)
+
+    def build(self, sizes: Sizes) -> FactorizedRandomSynthesizer:
+        max_length = sizes.require_max_length(self.name)
+        if self.rank > max_length:
+            raise ValueError(
+                f"factorized_random: rank={self.rank} exceeds max_length={max_length}; "
+                f"a {max_length} x {max_length} matrix has at most rank {max_length}, use random instead"
+            )
+        return FactorizedRandomSynthesizer(sizes, self.rank, self.std)

@@ -1,0 +1,51 @@
+"""Local dense: the dense synthesizer over a window around each token (Xu et al. 2021, "LDSA"), for any length.
+
+``B_i[c] = (W_2 relu(W_1 x_i + b_1) + b_2)[c]`` is the logit of the key at distance ``c - width // 2`` from token i. Keys
+before the start, after the end or in the padding take no part in the softmax.
+"""
+
+import torch
+from torch import nn
+
+from synthattn.logits import Band, Logits
+from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, split_heads
+
+
+class LocalDenseSynthesizer(Synthesizer):
+    """``keys`` holds W_2, one learned key per distance. In a mixture, nothing outside the window is attended to."""
+
+    name = "dense"
+
+    def __init__(self, sizes: Sizes, window: int, shared_keys: bool, bias: bool) -> None:
+        super().__init__()
+        self.num_heads = sizes.num_heads
+        tables = 1 if shared_keys else sizes.num_heads
+        self.hidden = nn.Linear(sizes.d_model, sizes.inner, bias=bias)
+        self.keys = nn.Parameter(torch.empty(tables, window, sizes.head_dim))
+        self.key_bias = nn.Parameter(torch.empty(tables, window)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.hidden.weight)
+        nn.init.normal_(self.keys, std=self.keys.shape[-1] ** -0.5)
+        if self.key_bias is not None:
+            nn.init.zeros_(self.hidden.bias)
+            nn.init.zeros_(self.key_bias)
+
+    def forward(self, query: Tokens, memory: Tokens) -> Logits:
+        hidden = split_heads(self.hidden(query.vectors).relu(), self.num_heads)
+        values = hidden @ self.keys.mT
+        if self.key_bias is not None:
+            values = values + self.key_bias.unsqueeze(-2)
+        return Logits(band=Band(values, _distance(query, memory)))
+
+
+def _distance(query: Tokens, memory: Tokens) -> torch.Tensor | None:
+    """Key position minus query position; None where that is the plain ``j - i``."""
+    if query.positions is None and memory.positions is None and query.length == memory.length:
+        return None
+    here, there = (
+        torch.arange(t.length, device=t.vectors.device) if t.positions is None else t.positions
+        for t in (query, memory)
+    )
+    return there.unsqueeze(-2) - here.unsqueeze(-1)

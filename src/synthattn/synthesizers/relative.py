@@ -1,0 +1,88 @@
+"""Relative: T5's bias, one learned number per head and bucket of distances (Raffel et al. 2020)."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from synthattn.logits import Logits
+from synthattn.shapes import Float, Int
+from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens
+from synthattn.synthesizers.spec import Term, at_least_one
+
+
+def bucket(
+    distance: Int[Tensor, "*axes"], buckets: int, max_distance: int, bidirectional: bool
+) -> Int[Tensor, "*axes"]:
+    """T5's buckets of ``key - query``: exact up to a point, then logarithmic up to ``max_distance``.
+
+    With ``bidirectional`` half of them are for keys after the query; without, such keys share bucket 0.
+    """
+    offset = torch.zeros_like(distance)
+    if bidirectional:
+        buckets //= 2
+        offset = (distance > 0) * buckets
+        distance = distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    exact = buckets // 2
+    logarithmic = (distance.clamp(min=1).float() / exact).log() / math.log(max_distance / exact)
+    far = (exact + (logarithmic * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return offset + torch.where(distance < exact, distance, far)
+
+
+class RelativeSynthesizer(Synthesizer):
+    """Added to the others as it is: the authors' code adds position biases after mixing."""
+
+    name = "relative"
+    batch_free = True
+    weighted = False
+
+    def __init__(self, sizes: Sizes, buckets: int, max_distance: int, bidirectional: bool) -> None:
+        super().__init__()
+        self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
+        self.table = nn.Parameter(torch.empty(sizes.num_heads, buckets))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.table)
+
+    def forward(self, query: Tokens, memory: Tokens) -> Logits:
+        here, there = (
+            torch.arange(t.length, device=self.table.device) if t.positions is None else t.positions
+            for t in (query, memory)
+        )
+        distance = there.unsqueeze(-2) - here.unsqueeze(-1)
+        bias = self._at(bucket(distance, self.buckets, self.max_distance, self.bidirectional))
+        return Logits(bias=bias if bias.dim() == 3 else bias.transpose(0, 1))
+
+    def _at(self, buckets: Int[Tensor, "*batch q k"]) -> Float[Tensor, "heads *batch q k"]:
+        return self.table[:, buckets]
+
+
+@dataclass(frozen=True)
+class Relative(Term):
+    """Options: ``buckets``; ``distance``, beyond which all distances share a bucket; ``bidirectional``, false for a
+    decoder, which has no keys after the query."""
+
+    name: ClassVar[str] = "relative"
+    buckets: int = 32
+    distance: int = 128
+    bidirectional: bool = True
+
+    def __post_init__(self) -> None:
+        at_least_one(self.name, "buckets", self.buckets)
+        smallest = 4 if self.bidirectional else 2
+        if self.buckets < smallest or self.buckets % smallest:
+            raise ValueError(f"relative: buckets must be a multiple of {smallest}, got {self.buckets}")
+        exact = self.buckets // smallest
+        if self.distance <= exact:
+            raise ValueError(
+                f"relative: distance must exceed the {exact} distances that have buckets of their own, "
+                f"got {self.distance}"
+            )
+
+    def build(self, sizes: Sizes) -> RelativeSynthesizer:
+        return RelativeSynthesizer(sizes, self.buckets, self.distance, self.bidirectional)
