@@ -2,16 +2,15 @@
 
 Every variant is timed against three alternatives for the same input: the layer's own fused ``vanilla``,
 ``torch.nn.MultiheadAttention``, and a straightforward implementation of the same variant (logits for every example,
-softmax, product). Rounds are interleaved, so that a slow moment of the machine hits all contenders alike, and medians
-are compared. Peak memory is measured in a process of its own, above what the inputs and the layer take.
+softmax, product). Rounds are interleaved, so that a slow moment of the machine hits all contenders alike, and the
+median of the ratios is taken. Peak memory is measured in a process of its own, above what the inputs and the layer take.
 
-    python benchmarks/attention.py [--json FILE] [--rounds 9] [--shapes 16x512 ...] [--variants random ...]
+    python benchmarks/attention.py [--json FILE] [--rounds 11] [--shapes 16x512 ...] [--variants random ...]
 """
 
 import argparse
 import json
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -23,9 +22,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from synthattn import SyntheticAttention
+from synthattn import SyntheticAttention, reference
 from synthattn.masks import from_torch
-from synthattn.synthesizers import Tokens
 
 D_MODEL, HEADS = 512, 8
 VARIANTS = [
@@ -80,7 +78,7 @@ class Straightforward(nn.Module):
 
     def forward(self, x: Tensor, *, key_padding_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         layer, (batch, length, _) = self.layer, x.shape
-        logits = layer.synthesizer(Tokens(x), Tokens(x)).materialize().expand(batch, -1, -1, -1)
+        logits = layer.logits(x).expand(batch, -1, -1, -1)
         mask, _ = from_torch(key_padding_mask, None, is_causal, batch, layer.num_heads, length, length)
         allowed = mask.full(length, length, x.device)
         if allowed is not None:
@@ -148,12 +146,11 @@ def make(kind: str, case: Case) -> nn.Module:
 def check(case: Case) -> None:
     """What is timed must first be right."""
     layer = make("ours", case).eval()
-    plain = Straightforward(layer) if isinstance(layer, SyntheticAttention) else layer
-    small = Case(case.variant, 2, case.length, case.mask, case.mode)
-    x = torch.randn(small.batch, small.length, D_MODEL)
-    arguments = masks(small.mask, small.batch, small.length)
+    x = torch.randn(2, case.length, D_MODEL)
+    arguments = masks(case.mask, 2, case.length)
     with torch.no_grad():
-        torch.testing.assert_close(layer(x, **arguments), plain(x, **arguments), rtol=1e-4, atol=1e-5)
+        expected, _ = reference.attention(layer, x, **arguments)
+        torch.testing.assert_close(layer(x, **arguments), expected, rtol=1e-4, atol=1e-5)
 
 
 def seconds(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
@@ -161,10 +158,11 @@ def seconds(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[
         run()
         run()
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
+    for number in range(rounds):
+        # There and back again: nobody always comes after the one that empties the cache.
+        for name in list(runs) if number % 2 == 0 else reversed(runs):
             start = time.perf_counter()
-            run()
+            runs[name]()
             times[name].append(time.perf_counter() - start)
     return times
 
@@ -182,38 +180,39 @@ def print_memory(request: str) -> None:
     # The libraries' own buffers, which a tiny input needs as well, do not count.
     call(layer, Case(case.variant, 1, min(case.length, 64), case.mask, case.mode))()
     run = call(layer, case)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = high_water()
     run()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print(high_water() - before)
 
 
-def measure(variants: list[str], batch: int, length: int, mask: str, mode: str, rounds: int) -> list[Result]:
-    reference = Case("vanilla", batch, length, mask, mode)
-    runs = {kind: call(make(kind, reference), reference) for kind in ("vanilla", "multihead")}
-    cases = {variant: Case(variant, batch, length, mask, mode) for variant in variants}
-    for variant, case in cases.items():
-        check(case)
-        if variant != "vanilla":
-            runs[variant] = call(make("ours", case), case)
-        runs[f"straightforward {variant}"] = call(make("straightforward", case), case)
-    times = seconds(runs, rounds)
-    median = {name: statistics.median(values) for name, values in times.items()}
-    results = []
-    for variant, case in cases.items():
-        values = times[variant]
-        results.append(
-            Result(
-                case,
-                median[variant],
-                (max(values) - min(values)) / median[variant],
-                median["vanilla"] / median[variant],
-                median["multihead"] / median[variant],
-                median[f"straightforward {variant}"] / median[variant],
-                peak_megabytes("ours", case),
-                peak_megabytes("straightforward", case),
-            )
-        )
-    return results
+def high_water() -> float:
+    """Peak resident memory in megabytes. (ru_maxrss would start from the peak of the parent process.)"""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return float("nan")
+
+
+def measure(case: Case, rounds: int) -> Result:
+    check(case)
+    kinds = ("vanilla", "multihead", "ours", "straightforward")
+    times = seconds({kind: call(make(kind, case), case) for kind in kinds}, rounds)
+    ours = times["ours"]
+
+    def ratio(kind: str) -> float:
+        """The median over rounds of how many times faster we are; neighbours in time share the machine's moods."""
+        return statistics.median(theirs / mine for theirs, mine in zip(times[kind], ours, strict=True))
+
+    return Result(
+        case,
+        statistics.median(ours),
+        (max(ours) - min(ours)) / statistics.median(ours),
+        ratio("vanilla"),
+        ratio("multihead"),
+        ratio("straightforward"),
+        peak_megabytes("ours", case),
+        peak_megabytes("straightforward", case),
+    )
 
 
 def bars(results: list[Result]) -> list[tuple[str, float, float]]:
@@ -236,7 +235,7 @@ def bars(results: list[Result]) -> list[tuple[str, float, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
-    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (at least 7 for the bars)")
+    parser.add_argument("--rounds", type=int, default=11, help="interleaved rounds (at least 7 for the bars)")
     parser.add_argument("--shapes", nargs="+", default=[f"{b}x{n}" for b, n in SHAPES], metavar="BATCHxLENGTH")
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
     parser.add_argument("--masks", nargs="+", default=MASKS, choices=MASKS)
@@ -259,7 +258,8 @@ def main() -> None:
                     f"  {'variant':28}{'ms':>9}{'spread':>8}{'vanilla':>9}{'nn.MHA':>8}{'simple':>8}"
                     f"{'MB':>8}{'simple':>8}"
                 )
-                for r in measure(options.variants, batch, length, mask, mode, options.rounds):
+                for variant in options.variants:
+                    r = measure(Case(variant, batch, length, mask, mode), options.rounds)
                     results.append(r)
                     print(
                         f"  {r.case.variant:28}{r.seconds * 1e3:9.1f}{r.spread:8.0%}{r.to_vanilla:8.2f}x"

@@ -7,9 +7,10 @@
 torch.Size([2, 100, 64])
 """
 
+from synthattn.adapter import replace_attention
 from synthattn.layers import SyntheticAttention
 from synthattn.synthesizers import Spec, parse
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Spec", "SyntheticAttention", "__version__", "parse"]
+__all__ = ["Spec", "SyntheticAttention", "__version__", "parse", "replace_attention"]

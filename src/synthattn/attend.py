@@ -6,7 +6,7 @@ path                   runs when                                                
 batch-free             no logit depends on the input                                :mod:`.batch_free`
 banded                 the logits are a local window                                :mod:`.banded`
 fused                  features x features, or with a bias that needs no gradient   torch's SDPA
-blockwise              what is left on the CPU: bias gradients, unequal widths      :mod:`.blockwise`
+blockwise              what is left on the CPU: bias gradients, sums of products    :mod:`.blockwise`
 plain                  weights wanted, dropout, small inputs, torch.compile         here
 =====================  ===========================================================  =======================
 """
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from synthattn import banded, batch_free, blockwise
-from synthattn.logits import Logits
+from synthattn.logits import Band, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float
 
@@ -38,26 +38,32 @@ def attend(
         result = batch_free.attend(logits, value, mask, dropout)
         if result is not None:
             return result
-    if logits.band is not None and logits.band.distance is None and mask.allowed is None:
-        return banded.attend(logits.band.values, value, mask, dropout)
+    band = _lone_band(logits)
+    if band is not None and mask.allowed is None:
+        return banded.attend(band.values, value, mask, dropout)
 
-    logits = logits.without_band()
-    mask, dead = mask.revived(logits.query_length, value.shape[-2])
+    mask, dead = mask.within(logits.windows()).revived(logits.query_length, value.shape[-2])
     result = _attend_live(logits, value, mask, dropout)
     return result if dead is None else result.masked_fill(dead, 0.0)
 
 
-def attention_weights(
-    logits: Logits, mask: Mask, batch: int
-) -> Float[Tensor, "batch heads q k"]:
+def attention_weights(logits: Logits, mask: Mask, batch: int) -> Float[Tensor, "batch heads q k"]:
     """The weights themselves, before dropout. Rows sum to one, or to zero where every key is masked."""
-    mask, dead = mask.revived(logits.query_length, logits.key_length)
+    mask, dead = mask.within(logits.windows()).revived(logits.query_length, logits.key_length)
     weights = _softmax(logits, mask)
     weights = weights if dead is None else weights.masked_fill(dead, 0.0)
     return weights.expand(batch, -1, -1, -1)
 
 
+def _lone_band(logits: Logits) -> Band | None:
+    if logits.features or logits.bias is not None or len(logits.compact) != 1:
+        return None
+    (part,) = logits.compact
+    return part if isinstance(part, Band) and part.distance is None else None
+
+
 def _attend_live(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
+    logits = logits.with_shared_features_as_bias()
     if _fused_applies(logits, value):
         return _fused(logits, value, mask, dropout)
     if dropout == 0.0 and blockwise.applies(logits, value):
@@ -69,7 +75,7 @@ def _attend_live(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> T
 
 
 def _softmax(logits: Logits, mask: Mask) -> Float[Tensor, "#batch heads q k"]:
-    total = logits.materialize()
+    total = logits.total()
     allowed = mask.full(*total.shape[-2:], total.device)
     if allowed is not None:
         total = total.masked_fill(~allowed, float("-inf"))
@@ -79,7 +85,7 @@ def _softmax(logits: Logits, mask: Mask) -> Float[Tensor, "#batch heads q k"]:
 
 def _fused_applies(logits: Logits, value: Tensor) -> bool:
     """Whether scaled_dot_product_attention has a fused kernel for these logits."""
-    if logits.query is None or logits.query.shape[-1] != value.shape[-1]:
+    if len(logits.features) != 1 or logits.compact or logits.features[0].query.shape[-1] != value.shape[-1]:
         return False
     if logits.bias is None:
         return True
@@ -90,24 +96,24 @@ def _fused_applies(logits: Logits, value: Tensor) -> bool:
 
 
 def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
-    query, key, bias = logits.query, logits.key, logits.bias
-    assert query is not None
-    assert key is not None
-    query, value = query.expand(len(value), -1, -1, -1), value.to(query.dtype)
-    key = key.expand(*query.shape[:2], -1, -1)
-    if bias is None:
+    (features,) = logits.features
+    query = features.query.expand(len(value), -1, -1, -1)
+    key, value = features.key.expand(*query.shape[:2], -1, -1), value.to(query.dtype)
+    if logits.bias is None:
         causal = mask.causal and mask.keep is None and mask.allowed is None
         allowed = None if causal else mask.full(query.shape[-2], key.shape[-2], query.device)
         return F.scaled_dot_product_attention(
-            query, key, value, attn_mask=allowed, dropout_p=dropout, is_causal=causal, scale=logits.scale
+            query, key, value, attn_mask=allowed, dropout_p=dropout, is_causal=causal, scale=features.scale
         )
+    bias = logits.bias.to(query.dtype)
     # Even where no gradient is asked for, a bias that could have one would keep torch from its fused kernel.
     bias = bias if torch.is_grad_enabled() and bias.requires_grad else bias.detach()
     if bias.dim() == 3 and mask.keep is not None and not mask.per_example and dropout == 0.0:
-        return blockwise.attend_each(Logits(query, key, bias, scale=logits.scale), value, mask)
+        return blockwise.attend_each(query, key, value, bias, mask, features.scale)
     allowed = mask.full(query.shape[-2], key.shape[-2], query.device)
-    bias = bias.to(query.dtype)
     if allowed is not None:
         bias = bias.masked_fill(~allowed, float("-inf"))
     bias = bias.expand(*query.shape[:-1], key.shape[-2])
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=logits.scale)
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=bias, dropout_p=dropout, scale=features.scale
+    )

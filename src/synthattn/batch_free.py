@@ -96,7 +96,7 @@ def _floor(exponentials: Tensor) -> float:
 
 
 def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]:
-    total = logits.materialize()[0]
+    total = logits.total()[0]
     return total if shared is None else total.masked_fill(~shared, float("-inf"))
 
 

@@ -1,9 +1,8 @@
 """Attention in blocks of rows, example by example: nothing of size batch x heads x q x k is ever held.
 
-This serves what torch's fused kernel cannot: a bias that wants a gradient (``random+vanilla`` in training), query
-and key features of another width than the values (``dense+vanilla``), logits that are a bias alone
-(``factorized_dense``). The backward pass recomputes the weights of a block, which fits the cache, and padded keys
-are left out of the products instead of being masked.
+This serves what torch's fused kernel cannot: a bias that wants a gradient (``random+vanilla`` in training), a sum of
+two products (``dense+vanilla``), biases in compact form (``factorized_dense``). The backward pass recomputes the weights
+of a block, which fits the cache, and padded keys are left out of the products instead of being masked.
 """
 
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from synthattn.logits import Logits
+from synthattn.logits import Compact, Features, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float
 
@@ -27,13 +26,12 @@ SMALL_EXAMPLE = 2**16
 
 def applies(logits: Logits, value: Tensor) -> bool:
     """Whether the loop pays, and the tensors are of the one kind that it takes."""
-    tensors = [t for t in (logits.query, logits.key, logits.bias, value) if t is not None]
+    tensors = [value, *_inputs(logits)] + ([] if logits.bias is None else [logits.bias])
     per_example = value.shape[1] * logits.query_length * logits.key_length
     return (
         not torch.compiler.is_compiling()
-        and value.device.type == "cpu"
+        and all(t.dtype == value.dtype and t.device.type == "cpu" for t in tensors)
         and value.dtype in (torch.float32, torch.float64)
-        and all(t.dtype == value.dtype for t in tensors)
         and not torch.is_autocast_enabled("cpu")
         and per_example >= SMALL_EXAMPLE
     )
@@ -45,38 +43,51 @@ def attend(
     """Softmax(logits) @ value. Every row must keep at least one key."""
     batch, heads, k, _ = value.shape
     q = logits.query_length
-    query, key, bias = logits.query, logits.key, logits.bias
-    if query is not None and key is not None:
-        query, key = query.expand(batch, -1, -1, -1), key.expand(batch, heads, -1, -1)
-    bias = _with_mask(bias, mask, value, q)
+    features = tuple(
+        Features(f.query.expand(batch, -1, -1, -1), f.key.expand(batch, heads, -1, -1), f.scale)
+        for f in logits.features
+    )
+    bias = _with_mask(logits.bias, mask, value, q)
     if bias is not None:
         bias = bias.expand(*bias.shape[:-3], heads, q, k)
-    plan = _Plan.make(mask, batch, heads, q, k, logits.scale)
-    return _Blockwise.apply(query, key, value, bias, plan)  # pyright: ignore[reportReturnType]
+    logits = Logits(features, bias, logits.compact)
+    plan = _Plan.make(logits, mask, batch, heads, q, k)
+    return _Blockwise.apply(plan, value, bias, *_inputs(logits))  # pyright: ignore[reportReturnType]
 
 
-def attend_each(logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask) -> Tensor:
-    """One call of torch's fused kernel per example, on the keys that the example keeps. No gradient for the bias."""
-    batch, heads, k, _ = value.shape
-    assert logits.query is not None
-    assert logits.key is not None
-    q = logits.query_length
-    bias = _with_mask(logits.bias, mask, value, q)
-    assert bias is not None
-    bias = bias.expand(heads, q, k)
-    plan = _Plan.make(mask, batch, heads, q, k, logits.scale)
+def attend_each(
+    query: Float[Tensor, "batch heads q width"],
+    key: Float[Tensor, "batch heads k width"],
+    value: Float[Tensor, "batch heads k width"],
+    bias: Float[Tensor, "#heads #q k"],
+    mask: Mask,
+    scale: float,
+) -> Float[Tensor, "batch heads q width"]:
+    """One call of torch's fused kernel per example, on the keys that it keeps."""
+    batch, heads, q, _ = query.shape
+    k = key.shape[-2]
+    shared = _with_mask(bias, mask, value, q)
+    assert shared is not None
+    shared = shared.expand(heads, q, k)
+    plan = _Plan.make(Logits(bias=shared), mask, batch, heads, q, k)
     results = []
     for b in range(batch):
-        kept = plan.keys(b, k)
-        args = [_take(t[b], kept, -2)[None] for t in (logits.key, value)]
-        part = _take(bias, kept, -1)[None]
-        query = logits.query[b][None]
-        results.append(F.scaled_dot_product_attention(query, *args, attn_mask=part, scale=plan.scale))
+        keys = plan.keys(b, k)
+        selected = [_take(t[b], keys, -2)[None] for t in (key, value)]
+        part = _take(shared, keys, -1)[None]
+        results.append(
+            F.scaled_dot_product_attention(query[b][None], *selected, attn_mask=part, scale=scale)
+        )
     return torch.cat(results)
 
 
+def _inputs(logits: Logits) -> list[Tensor]:
+    pairs = [t for f in logits.features for t in (f.query, f.key)]
+    return pairs + [t for c in logits.compact for t in c.parts]
+
+
 def _with_mask(bias: Tensor | None, mask: Mask, value: Tensor, q: int) -> Tensor | None:
-    """The bias with minus infinity where the mask forbids, key padding excepted unless it is per example anyway."""
+    """The bias with minus infinity where the mask forbids; padding has its own way unless it is per example anyway."""
     k = value.shape[-2]
     allowed = mask.full(q, k, value.device) if mask.per_example else mask.shared(q, k, value.device)
     if allowed is None:
@@ -85,115 +96,171 @@ def _with_mask(bias: Tensor | None, mask: Mask, value: Tensor, q: int) -> Tensor
     return bias.masked_fill(~allowed, float("-inf"))
 
 
+Keys = slice | Tensor
+
+
 @dataclass(frozen=True)
 class _Plan:
-    """Which rows are done together, and which keys each example needs for them."""
+    """What is added up to the logits, which rows are done together, and which keys each example needs for them."""
 
+    scales: tuple[float, ...]
+    compact: tuple[Compact, ...]
     rows: list[slice]
-    kept: list[slice | Tensor] | None
+    kept: list[Keys] | None
     causal: bool
-    scale: float
+    k: int
 
     @classmethod
-    def make(cls, mask: Mask, batch: int, heads: int, q: int, k: int, scale: float) -> "_Plan":
+    def make(cls, logits: Logits, mask: Mask, batch: int, heads: int, q: int, k: int) -> "_Plan":
         height = max(1, min(q, BLOCK_ELEMENTS // (heads * k)))
         rows = [slice(start, min(start + height, q)) for start in range(0, q, height)]
         kept = None
         if mask.keep is not None and not mask.per_example:
             kept = [_kept_keys(mask.keep[b]) for b in range(batch)]
-        return cls(rows, kept, mask.causal, scale)
+        return cls(tuple(f.scale for f in logits.features), logits.compact, rows, kept, mask.causal, k)
 
-    def keys(self, example: int, end: int) -> slice | Tensor:
+    def keys(self, example: int, end: int) -> Keys:
         """The keys that queries before ``end`` can see."""
-        kept = slice(0, None) if self.kept is None else self.kept[example]
+        kept = slice(0, self.k) if self.kept is None else self.kept[example]
         if not self.causal:
             return kept
-        if isinstance(kept, slice):
-            return slice(0, end if kept.stop is None else min(end, kept.stop))
-        return kept[kept < end]
+        return slice(0, min(end, kept.stop)) if isinstance(kept, slice) else kept[kept < end]
 
-    def blocks(self, batch: int) -> Iterator[tuple[int, slice, slice | Tensor]]:
+    def blocks(self, batch: int) -> Iterator[tuple[int, slice, Keys]]:
         # Rows outside, examples inside: a block of a shared bias is used for all examples while it is in the cache.
         for rows in self.rows:
             for b in range(batch):
                 yield b, rows, self.keys(b, rows.stop)
 
 
-def _kept_keys(keep: Tensor) -> slice | Tensor:
+def _kept_keys(keep: Tensor) -> Keys:
     count = int(keep.sum())
     return slice(0, count) if bool(keep[:count].all()) else keep.nonzero()[:, 0]
 
 
-def _take(tensor: Tensor, keys: slice | Tensor, dim: int) -> Tensor:
+def _take(tensor: Tensor, keys: Keys, dim: int) -> Tensor:
     if isinstance(keys, slice):
-        stop = tensor.shape[dim] if keys.stop is None else min(keys.stop, tensor.shape[dim])
-        return tensor.narrow(dim, 0, stop)
+        return tensor.narrow(dim, 0, keys.stop)
     return tensor.index_select(dim, keys)
 
 
-def _add_at(total: Tensor, keys: slice | Tensor, dim: int, part: Tensor) -> None:
+def _add_at(total: Tensor, keys: Keys, dim: int, part: Tensor) -> None:
     if isinstance(keys, slice):
-        _take(total, keys, dim).add_(part)
+        total.narrow(dim, 0, keys.stop).add_(part)
     else:
         total.index_add_(dim, keys, part)
 
 
 class _Blockwise(torch.autograd.Function):
+    """Inputs: the plan, value, bias or None, then query and key of each product, then the parts of each compact bias."""
+
     @staticmethod
-    def forward(
-        ctx: Any, query: Tensor | None, key: Tensor | None, value: Tensor, bias: Tensor | None, plan: _Plan
-    ) -> Tensor:
+    def forward(ctx: Any, plan: _Plan, value: Tensor, bias: Tensor | None, *inputs: Tensor) -> Tensor:
         batch, heads, _, width = value.shape
-        q = query.shape[-2] if query is not None else bias.shape[-2]  # pyright: ignore[reportOptionalMemberAccess]
-        result = value.new_empty(batch, q, heads, width).transpose(1, 2)
-        fused = query is not None and query.shape[-1] == width and bias is not None
-        if fused and plan.kept is None:
-            mask = bias.expand(batch, -1, -1, -1)  # pyright: ignore[reportOptionalMemberAccess]
-            result = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=plan.scale)  # pyright: ignore
+        terms = _Terms(plan, bias, inputs)
+        if terms.fused(width):
+            assert bias is not None
+            query, key = inputs
+            result = F.scaled_dot_product_attention(
+                query, key, value, attn_mask=bias.expand(batch, -1, -1, -1), scale=plan.scales[0]
+            )
         else:
+            q = inputs[0].shape[-2] if inputs else bias.shape[-2]  # pyright: ignore[reportOptionalMemberAccess]
+            result = value.new_empty(batch, q, heads, width).transpose(1, 2)
             workspace = _Workspace(value)
             for b, rows, keys in plan.blocks(batch):
-                weights = _weights(query, key, bias, b, rows, keys, plan.scale, workspace)
+                weights = terms.weights(b, rows, keys, workspace)
                 torch.bmm(weights, _take(value[b], keys, -2), out=result[b, :, rows])
-        ctx.save_for_backward(query, key, value, bias, result)
+        ctx.save_for_backward(value, bias, result, *inputs)
         ctx.plan = plan
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, bias, result = ctx.saved_tensors
+        value, bias, result, *inputs = ctx.saved_tensors
         (grad,) = grads
-        batch = len(value)
-        to_query, to_key, to_value, to_bias = (
+        terms = _Terms(ctx.plan, bias, inputs)
+        to_value, to_bias, *to_inputs = (
             torch.zeros_like(t) if needed and t is not None else None
-            for t, needed in zip((query, key, value, bias), ctx.needs_input_grad, strict=False)
+            for t, needed in zip((value, bias, *inputs), ctx.needs_input_grad[1:], strict=True)
         )
+        logits_matter = to_bias is not None or any(t is not None for t in to_inputs)
         # d softmax: dS = P * (dP - sum_j P_j dP_j), and the sum equals grad . result.
         centre = (grad * result).sum(-1, keepdim=True)
         workspace, second = _Workspace(value), _Workspace(value)
-        for b, rows, keys in ctx.plan.blocks(batch):
-            weights = _weights(query, key, bias, b, rows, keys, ctx.plan.scale, workspace)
+        for b, rows, keys in ctx.plan.blocks(len(value)):
+            weights = terms.weights(b, rows, keys, workspace)
             above = grad[b, :, rows]
             if to_value is not None:
                 _add_at(to_value[b], keys, -2, torch.bmm(weights.transpose(1, 2), above))
-            if to_query is None and to_key is None and to_bias is None:
+            if not logits_matter:
                 continue
-            values = _take(value[b], keys, -2)
-            slope = second.like(weights)
-            torch.bmm(above, values.transpose(1, 2), out=slope)
+            slope = second.get(*weights.shape)
+            torch.bmm(above, _take(value[b], keys, -2).transpose(1, 2), out=slope)
             slope.sub_(centre[b, :, rows]).mul_(weights)
             if to_bias is not None:
-                target = to_bias[:, rows] if to_bias.dim() == 3 else to_bias[b, :, rows]
-                _add_at(target, keys, -1, slope)
+                _add_at(to_bias[:, rows] if to_bias.dim() == 3 else to_bias[b, :, rows], keys, -1, slope)
+            terms.backward(b, rows, keys, slope, to_inputs)
+        for n, scale in enumerate(ctx.plan.scales):
+            for gradient in to_inputs[2 * n : 2 * n + 2]:
+                if gradient is not None and scale != 1.0:
+                    gradient.mul_(scale)
+        return None, to_value, to_bias, *to_inputs
+
+
+class _Terms:
+    """The sum that makes the logits, block by block, and its gradient."""
+
+    def __init__(self, plan: _Plan, bias: Tensor | None, inputs: tuple[Tensor, ...] | list[Tensor]) -> None:
+        self.plan, self.bias = plan, bias
+        self.pairs = [(inputs[2 * n], inputs[2 * n + 1]) for n in range(len(plan.scales))]
+        rest = iter(inputs[2 * len(self.pairs) :])
+        self.parts = [tuple(next(rest) for _ in c.parts) for c in plan.compact]
+
+    def fused(self, width: int) -> bool:
+        """Whether torch's kernel can do the forward pass."""
+        only_pair = len(self.pairs) == 1 and not self.parts and self.bias is not None
+        return only_pair and self.plan.kept is None and self.pairs[0][0].shape[-1] == width
+
+    def weights(self, b: int, rows: slice, keys: Keys, workspace: "_Workspace") -> Float[Tensor, "heads rows keys"]:
+        total = None
+        if self.bias is not None:
+            total = _take((self.bias if self.bias.dim() == 3 else self.bias[b])[:, rows], keys, -1)
+        for n, compact in enumerate(self.plan.compact):
+            parts = tuple(part[b : b + 1, :, rows] for part in self.parts[n])
+            written = _take(compact.with_parts(parts, rows, b).to_bias()[0], keys, -1)
+            total = written if total is None else total + written
+        for (query, key), scale in zip(self.pairs, self.plan.scales, strict=True):
+            queries, across = query[b, :, rows], _take(key[b], keys, -2).transpose(1, 2)
+            out = workspace.get(*queries.shape[:2], across.shape[-1])
+            beta = 0.0 if total is None else 1.0
+            total = torch.baddbmm(out if total is None else total, queries, across, beta=beta, alpha=scale, out=out)
+        assert total is not None, "logits without any term"
+        return torch.softmax(total, -1, out=workspace.get(*total.shape))
+
+    def backward(
+        self, b: int, rows: slice, keys: Keys, slope: Float[Tensor, "heads rows keys"], to: list[Tensor | None]
+    ) -> None:
+        """Add the gradients of one block; the scales of the products are left to the end."""
+        for n, (query, key) in enumerate(self.pairs):
+            to_query, to_key = to[2 * n], to[2 * n + 1]
             if to_query is not None:
-                to_query[b, :, rows] = torch.bmm(slope, _take(key[b], keys, -2))
+                torch.bmm(slope, _take(key[b], keys, -2), out=to_query[b, :, rows])
             if to_key is not None:
                 _add_at(to_key[b], keys, -2, torch.bmm(slope.transpose(1, 2), query[b, :, rows]))
-        for gradient in (to_query, to_key):
-            if gradient is not None and ctx.plan.scale != 1.0:
-                gradient.mul_(ctx.plan.scale)
-        return to_query, to_key, to_value, to_bias, None
+        rest = iter(to[2 * len(self.pairs) :])
+        for n, compact in enumerate(self.plan.compact):
+            targets = [next(rest) for _ in self.parts[n]]
+            if all(t is None for t in targets):
+                continue
+            with torch.enable_grad():
+                parts = tuple(part[b : b + 1, :, rows].detach().requires_grad_() for part in self.parts[n])
+                written = _take(compact.with_parts(parts, rows, b).to_bias()[0], keys, -1)
+                gradients = torch.autograd.grad(written, parts, slope)
+            for target, gradient in zip(targets, gradients, strict=True):
+                if target is not None:
+                    target[b, :, rows] = gradient[0]
 
 
 class _Workspace:
@@ -207,29 +274,3 @@ class _Workspace:
         if self.memory.numel() < size:
             self.memory = self.memory.new_empty(size)
         return self.memory[:size].view(shape)
-
-    def like(self, tensor: Tensor) -> Tensor:
-        return self.get(*tensor.shape)
-
-
-def _weights(
-    query: Tensor | None,
-    key: Tensor | None,
-    bias: Tensor | None,
-    example: int,
-    rows: slice,
-    keys: slice | Tensor,
-    scale: float,
-    workspace: _Workspace,
-) -> Float[Tensor, "heads rows keys"]:
-    part = None
-    if bias is not None:
-        part = _take((bias if bias.dim() == 3 else bias[example])[:, rows], keys, -1)
-    if query is None or key is None:
-        assert part is not None
-        return torch.softmax(part, -1, out=workspace.like(part))
-    queries, keyed = query[example, :, rows], _take(key[example], keys, -2).transpose(1, 2)
-    logits = workspace.get(*queries.shape[:2], keyed.shape[-1])
-    beta = 0.0 if part is None else 1.0
-    torch.baddbmm(logits if part is None else part, queries, keyed, beta=beta, alpha=scale, out=logits)
-    return torch.softmax(logits, -1, out=logits)

@@ -1,135 +1,180 @@
-"""The one idea: attention logits as a sum of *query features x key features* and a *bias*.
+"""The one idea: attention logits as a sum of *query features x key features* and *biases*.
 
 Every synthesizer of the paper, the dot product and every mixture has this form. A tensor without a batch axis
 (three axes instead of four) does not depend on the input; :mod:`synthattn.attend` exploits that.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from synthattn.shapes import Float, Int
+from synthattn.shapes import Bool, Float, Int
+
+
+@dataclass(frozen=True)
+class Features:
+    """``scale * query @ key.T``. Kernels apply the scale for free, a pass over the query is not."""
+
+    query: Float[Tensor, "*batch heads q width"]
+    key: Float[Tensor, "*key_batch #heads k width"]
+    scale: float = 1.0
+
+    @property
+    def batch_free(self) -> bool:
+        return self.query.dim() == 3 and self.key.dim() == 3
+
+    def product(self) -> Float[Tensor, "*batch heads q k"]:
+        query = self.query if self.scale == 1.0 else self.query * self.scale
+        return query @ self.key.transpose(-1, -2)
+
+    def __mul__(self, weight: Any) -> "Features":
+        if self.key.dim() == 3:  # learned keys are fewer numbers than the queries of a batch
+            return replace(self, key=self.key * weight)
+        return Features(self.query * (weight * self.scale), self.key)
 
 
 @dataclass(frozen=True)
 class Band:
-    """Logits of a local window: ``values[..., i, c]`` belongs to the key at distance ``c - width // 2`` from i.
+    """A bias within a local window: ``values[..., i, c]`` is for the key at distance ``c - width // 2`` from i.
 
-    ``distance`` is key position minus query position; ``None`` stands for the plain ``j - i``.
+    Keys outside the window are not attended to: that is a matter of the mask, see ``inside``. ``distance`` is key position
+    minus query position; ``None`` stands for the plain ``j - i``.
     """
 
     values: Float[Tensor, "batch heads q width"]
     distance: Int[Tensor, "*batch q k"] | None = None
 
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        return (self.values,)
+
+    @property
+    def key_length(self) -> int:
+        return self.values.shape[-2] if self.distance is None else self.distance.shape[-1]
+
+    def __mul__(self, weight: Any) -> "Band":
+        return replace(self, values=self.values * weight)
+
+    def with_parts(self, parts: tuple[Tensor, ...], rows: slice, example: int) -> "Band":
+        distance = self._distance()
+        distance = distance[rows] if distance.dim() == 2 else distance[example : example + 1, rows]
+        return Band(*parts, distance)
+
     def to_bias(self) -> Float[Tensor, "batch heads q k"]:
-        """Scatter the window into the full row; keys outside get minus infinity."""
-        length, width = self.values.shape[-2:]
-        distance = self.distance
-        if distance is None:
-            index = torch.arange(length, device=self.values.device)
-            distance = index[None, :] - index[:, None]
-        slot = (distance + width // 2).unsqueeze(-3)
-        inside = (slot >= 0) & (slot < width)
-        slot = slot.clamp(0, width - 1).expand(*self.values.shape[:-1], slot.shape[-1])
-        return self.values.gather(-1, slot).masked_fill(~inside, float("-inf"))
+        """The window written out, with arbitrary finite numbers outside it."""
+        width = self.values.shape[-1]
+        slot = (self._distance() + width // 2).clamp(0, width - 1).unsqueeze(-3)
+        return self.values.gather(-1, slot.expand(*self.values.shape[:-1], slot.shape[-1]))
+
+    def inside(self) -> Bool[Tensor, "*batch q k"]:
+        half = self.values.shape[-1] // 2
+        return self._distance().abs() <= half
+
+    def _distance(self) -> Tensor:
+        if self.distance is not None:
+            return self.distance
+        index = torch.arange(self.values.shape[-2], device=self.values.device)
+        return index[None, :] - index[:, None]
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A bias from two short vectors per query: ``a[..., i, p] * b[..., i, q]`` is for the key ``j = p * len(b) + q``."""
+
+    a: Float[Tensor, "batch heads q len_a"]
+    b: Float[Tensor, "batch heads q len_b"]
+    key_length: int
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        return self.a, self.b
+
+    def __mul__(self, weight: Any) -> "Outer":
+        return replace(self, a=self.a * weight)
+
+    def with_parts(self, parts: tuple[Tensor, ...], rows: slice, example: int) -> "Outer":
+        return Outer(*parts, self.key_length)
+
+    def to_bias(self) -> Float[Tensor, "batch heads q k"]:
+        needed = -(-self.key_length // self.b.shape[-1])
+        products = self.a[..., :needed, None] * self.b[..., None, :]
+        return products.flatten(-2)[..., : self.key_length]
+
+
+Compact = Band | Outer
+"""Biases whose rows are functions of a few numbers per query, their ``parts``; written out only where needed."""
 
 
 @dataclass(frozen=True)
 class Logits:
-    """``scale * query @ key.T + bias`` (+ ``band``), closed under addition and multiplication by a weight.
+    """A sum of products of features and of biases, closed under addition and multiplication by a weight.
 
     Attributes:
-        query, key: features, ``(heads, length, features)`` or with a batch axis in front.
+        features: the products.
         bias: ``(heads, q, k)`` or ``(batch, heads, q, k)``; the axes for heads and q may be 1.
-        band: a local window, kept apart from ``bias`` as long as nothing else is added to it.
-        scale: a factor of the product of features; kernels apply it for free, a pass over the query is not.
+        compact: biases that are kept in a smaller form.
     """
 
-    query: Float[Tensor, "*batch heads q features"] | None = None
-    key: Float[Tensor, "*key_batch #heads k features"] | None = None
-    bias: Float[Tensor, "*bias_batch #heads #q k"] | None = None
-    band: Band | None = None
-    scale: float = 1.0
+    features: tuple[Features, ...] = ()
+    bias: Float[Tensor, "*batch heads q k"] | None = None
+    compact: tuple[Compact, ...] = ()
 
     @property
     def batch_free(self) -> bool:
         """True if the logits are the same for every example."""
-        tensors = [t for t in (self.query, self.key, self.bias) if t is not None]
-        return self.band is None and all(t.dim() == 3 for t in tensors)
+        bias_free = self.bias is None or self.bias.dim() == 3
+        return bias_free and not self.compact and all(f.batch_free for f in self.features)
 
     @property
     def query_length(self) -> int:
-        if self.band is not None:
-            return self.band.values.shape[-2]
-        tensor = self.bias if self.query is None else self.query
-        assert tensor is not None, "logits without any term"
-        return tensor.shape[-2]
+        tensors = [f.query for f in self.features] + [c.parts[0] for c in self.compact]
+        tensors += [] if self.bias is None else [self.bias]
+        return max(t.shape[-2] for t in tensors)
 
     @property
     def key_length(self) -> int:
-        if self.band is not None:
-            return self.query_length if self.band.distance is None else self.band.distance.shape[-1]
-        if self.key is not None:
-            return self.key.shape[-2]
+        if self.features:
+            return self.features[0].key.shape[-2]
+        if self.compact:
+            return self.compact[0].key_length
         assert self.bias is not None, "logits without any term"
         return self.bias.shape[-1]
 
     def __mul__(self, weight: Float[Tensor, "..."] | float) -> "Logits":
         """Scale by a number, or by a tensor that broadcasts against ``(heads, q, k)``."""
         return Logits(
-            query=None if self.query is None else self.query * (weight * self.scale),
-            key=self.key,
-            bias=None if self.bias is None else self.bias * weight,
-            band=None if self.band is None else replace(self.band, values=self.band.values * weight),
+            tuple(f * weight for f in self.features),
+            None if self.bias is None else self.bias * weight,
+            tuple(c * weight for c in self.compact),
         )
 
     __rmul__ = __mul__
 
     def __add__(self, other: "Logits") -> "Logits":
-        left, right = self, other
-        if left.band is not None or right.band is not None:
-            left, right = left.without_band(), right.without_band()
-        if left.batch_free != right.batch_free:
-            # Batch-free features are cheaper as a bias shared by all examples than as more columns in each.
-            left, right = left._folded_if_batch_free(), right._folded_if_batch_free()
-        if left.query is None or right.query is None:
-            features = right if left.query is None else left
+        if self.bias is None or other.bias is None:
+            bias = other.bias if self.bias is None else self.bias
         else:
-            features = _concatenate(left * 1.0, right * 1.0)
-        biases = [b for b in (left.bias, right.bias) if b is not None]
-        bias = sum(biases[1:], start=biases[0]) if biases else None
-        return replace(features, bias=bias)
+            bias = self.bias + other.bias
+        return Logits(self.features + other.features, bias, self.compact + other.compact)
 
-    def materialize(self) -> Float[Tensor, "#batch heads q k"]:
-        """The logits as one tensor; the batch axis is 1 where they are batch-free."""
-        total = self.without_band()._folded().bias
-        assert total is not None, "logits without any term"
+    def windows(self) -> list[Bool[Tensor, "*batch q k"]]:
+        """Where keys must lie to be attended to at all, for each local window."""
+        return [c.inside() for c in self.compact if isinstance(c, Band)]
+
+    def total(self) -> Float[Tensor, "#batch heads q k"]:
+        """The sum as one tensor, windows not yet applied; the batch axis is 1 where it is batch-free."""
+        parts = [f.product() for f in self.features] + [c.to_bias() for c in self.compact]
+        parts += [] if self.bias is None else [self.bias]
+        total = sum(parts[1:], start=parts[0])
         return total if total.dim() == 4 else total.unsqueeze(0)
 
-    def _folded(self) -> "Logits":
-        if self.query is None or self.key is None:
+    def with_shared_features_as_bias(self) -> "Logits":
+        """Batch-free features written out: beside others, one bias for the batch is cheaper than more columns."""
+        shared = [f.product() for f in self.features if f.batch_free]
+        if not shared:
             return self
-        query = self.query if self.scale == 1.0 else self.query * self.scale
-        product = query @ self.key.transpose(-1, -2)
-        return Logits(bias=product if self.bias is None else product + self.bias)
-
-    def _folded_if_batch_free(self) -> "Logits":
-        return self._folded() if self.batch_free else self
-
-    def without_band(self) -> "Logits":
-        if self.band is None:
-            return self
-        bias = self.band.to_bias()
-        return replace(self, bias=bias if self.bias is None else self.bias + bias, band=None)
-
-
-def _concatenate(left: Logits, right: Logits) -> Logits:
-    """Features side by side: their product is then the sum of the two products."""
-    assert left.query is not None
-    assert left.key is not None
-    assert right.query is not None
-    assert right.key is not None
-    query = torch.cat([left.query, right.query], dim=-1)
-    keys = [key.expand(*query.shape[:-2], *key.shape[-2:]) for key in (left.key, right.key)]
-    return Logits(query, torch.cat(keys, dim=-1))
+        rest = tuple(f for f in self.features if not f.batch_free)
+        shared += [] if self.bias is None else [self.bias]
+        return Logits(rest, sum(shared[1:], start=shared[0]), self.compact)

@@ -1,6 +1,6 @@
 """Which keys a query may attend to, in one type that every execution path understands."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,6 +30,14 @@ class Mask:
     def per_example(self) -> bool:
         """True if a restriction other than key padding differs between examples."""
         return self.allowed is not None and self.allowed.dim() == 4
+
+    def within(self, windows: "list[Bool[Tensor, '*batch q k']]") -> "Mask":
+        """This mask, and inside all of the windows."""
+        allowed = self.allowed
+        for window in windows:
+            window = window if window.dim() == 2 else window.unsqueeze(1)
+            allowed = window if allowed is None else allowed & window
+        return replace(self, allowed=allowed)
 
     def shared(self, q: int, k: int, device: torch.device) -> Bool[Tensor, "q k"] | None:
         """The part that is the same for every example, or None if there is none."""

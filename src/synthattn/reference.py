@@ -45,6 +45,8 @@ def attention(
             allowed = allowed & (attn_mask != float("-inf"))
             logits = logits + attn_mask.clamp(min=torch.finfo(logits.dtype).min)
 
+    allowed = allowed & (logits != float("-inf"))  # outside a local window
+    logits = torch.where(allowed, logits, 0.0)
     some = allowed.any(-1, keepdim=True)
     weights = torch.where(allowed | ~some, logits, float("-inf")).softmax(-1) * some
     values = _per_head(layer.value, memory, layer.num_heads)
@@ -95,10 +97,9 @@ def factorized_dense(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tens
 
 def relative(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Tensor:
     distance = at_j[:, None, :] - at_i[:, :, None]
-    buckets = distance.clone()
-    for index, value in enumerate(distance.flatten().tolist()):
-        buckets.view(-1)[index] = t5_bucket(value, s.buckets, s.max_distance, s.bidirectional)
-    return s.table[:, buckets].transpose(0, 1)
+    values, inverse = distance.unique(return_inverse=True)
+    buckets = [t5_bucket(value, s.buckets, s.max_distance, s.bidirectional) for value in values.tolist()]
+    return s.table[:, torch.tensor(buckets, device=x.device)[inverse]].transpose(0, 1)
 
 
 def t5_bucket(distance: int, buckets: int, max_distance: int, bidirectional: bool) -> int:
@@ -129,13 +130,9 @@ def mixture(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Te
     else:
         alpha = s.weights.alpha.exp() / s.weights.alpha.exp().sum(0)
         weights = [alpha[n, :, None, None] for n in range(len(weighted))]
-    total = sum(w * _finite(part) for w, part in zip(weights, weighted, strict=True)) + sum(added)
-    outside = sum((part == float("-inf")).int() for part in weighted) > 0
-    return torch.where(torch.as_tensor(outside), float("-inf"), total)
-
-
-def _finite(part: Tensor) -> Tensor:
-    return torch.where(part == float("-inf"), 0.0, part)
+    total = sum(w * torch.where(part.isneginf(), 0.0, part) for w, part in zip(weights, weighted, strict=True))
+    outside = torch.stack([part.isneginf().expand(x.shape[0], *part.shape[1:]) for part in weighted]).any(0)
+    return torch.where(outside, float("-inf"), total + sum(added))
 
 
 LOGITS = {

@@ -151,8 +151,13 @@ class SyntheticAttention(nn.Module):
         positions: Int[Tensor, "*batch q"] | None = None,
         memory_positions: Int[Tensor, "*batch k"] | None = None,
     ) -> Float[Tensor, "#batch heads q k"]:
-        """The logits before masks and softmax; the batch axis is 1 where they do not depend on the input."""
-        return self.synthesizer(*self._tokens(x, memory, positions, memory_positions)).materialize()
+        """The logits before masks and softmax; the batch axis is 1 where they do not depend on the input.
+
+        Keys outside a local window have minus infinity.
+        """
+        logits = self.synthesizer(*self._tokens(x, memory, positions, memory_positions))
+        inside = Mask().within(logits.windows()).allowed
+        return logits.total() if inside is None else logits.total().masked_fill(~inside, float("-inf"))
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
         """Change the longest input, keeping what was learned.

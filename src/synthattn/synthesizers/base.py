@@ -66,6 +66,10 @@ class Synthesizer(nn.Module):
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         raise NotImplementedError
 
+    def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
+        """The logits times a weight that broadcasts against ``(heads, q, k)``."""
+        return self(query, memory) * weight
+
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         """Change the longest input, keeping what was learned. Nothing to do where any length will do."""
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from synthattn.logits import Logits
+from synthattn.logits import Features, Logits
 from synthattn.synthesizers.base import (
     Resize,
     Sizes,
@@ -51,7 +51,7 @@ class DenseSynthesizer(Synthesizer):
         self.check_lengths(query, memory)
         hidden = self.hidden(query.vectors).relu()
         bias = None if self.key_bias is None else rows_at(self.key_bias, memory).unsqueeze(-2)
-        return Logits(split_heads(hidden, self.num_heads), rows_at(self.keys, memory), bias)
+        return Logits((Features(split_heads(hidden, self.num_heads), rows_at(self.keys, memory)),), bias)
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         fresh = self.keys.new_empty(len(self.keys), max_length, self.keys.shape[-1])

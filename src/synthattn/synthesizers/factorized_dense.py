@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from synthattn.logits import Logits
+from synthattn.logits import Logits, Outer
 from synthattn.synthesizers.base import (
     Resize,
     Sizes,
@@ -54,9 +54,7 @@ class FactorizedDenseSynthesizer(Synthesizer):
         a = hidden @ self.a.mT + self.a_bias.unsqueeze(-2)
         b = hidden @ self.b.mT + self.b_bias.unsqueeze(-2)
         if memory.positions is None:
-            needed = -(-memory.length // b.shape[-1])
-            outer = a[..., :needed, None] * b[..., None, :]
-            return Logits(bias=outer.flatten(-2)[..., : memory.length])
+            return Logits(compact=(Outer(a, b, memory.length),))
         width = b.shape[-1]
         at = memory.positions if memory.positions.dim() == 2 else memory.positions[None]
         at = at[:, None, None, :].expand(*a.shape[:-1], -1)

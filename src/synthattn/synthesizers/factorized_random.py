@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from synthattn.logits import Logits
+from synthattn.logits import Features, Logits
 from synthattn.synthesizers.base import (
     Resize,
     Sizes,
@@ -48,7 +48,7 @@ class FactorizedRandomSynthesizer(Synthesizer):
         if left.dim() != right.dim():  # positions were given for one side only
             left, right = (t if t.dim() == 4 else t.unsqueeze(0) for t in (left, right))
             left, right = (t.expand(len(query.vectors), -1, -1, -1) for t in (left, right))
-        return Logits(query=left, key=right)
+        return Logits((Features(left, right),))
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         for name in ("left", "right"):

@@ -37,7 +37,7 @@ class LocalDenseSynthesizer(Synthesizer):
         values = hidden @ self.keys.mT
         if self.key_bias is not None:
             values = values + self.key_bias.unsqueeze(-2)
-        return Logits(band=Band(values, _distance(query, memory)))
+        return Logits(compact=(Band(values, _distance(query, memory)),))
 
 
 def _distance(query: Tokens, memory: Tokens) -> torch.Tensor | None:

@@ -67,9 +67,10 @@ class Mixture(Synthesizer):
         weights = iter(() if self.weights is None else self.weights())
         total: Logits | None = None
         for term in self.synthesizers:
-            logits = term(query, memory)
             if self.weights is not None and term.weighted:
-                logits = logits * next(weights)
+                logits = term.weighted_logits(query, memory, next(weights))
+            else:
+                logits = term(query, memory)
             total = logits if total is None else total + logits
         assert total is not None, "a mixture of nothing"
         return total

@@ -29,9 +29,10 @@ def read_matrix(
 def resize_matrix(matrix: Tensor, max_length: int, how: Resize, std: float) -> Tensor:
     """R for another length: its corner with new entries around it, or R stretched in both directions."""
     heads, old, _ = matrix.shape
-    fresh = matrix.new_empty(heads, max_length, max_length).normal_(std=std)
-    rows = resized(matrix, max_length, how, fresh[:, :, :old])
-    return resized(rows.mT, max_length, how, fresh.mT).mT
+    size = max(old, max_length)
+    fresh = matrix.new_empty(heads, size, size).normal_(std=std)
+    rows = resized(matrix, max_length, how, fresh[:, :max_length, :old])
+    return resized(rows.mT, max_length, how, fresh[:, :max_length, :max_length].mT).mT
 
 
 class RandomSynthesizer(Synthesizer):

@@ -50,16 +50,23 @@ class RelativeSynthesizer(Synthesizer):
         nn.init.normal_(self.table)
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
+        if query.positions is None and memory.positions is None:
+            return Logits(bias=self._diagonals(query.length, memory.length))
         here, there = (
             torch.arange(t.length, device=self.table.device) if t.positions is None else t.positions
             for t in (query, memory)
         )
         distance = there.unsqueeze(-2) - here.unsqueeze(-1)
-        bias = self._at(bucket(distance, self.buckets, self.max_distance, self.bidirectional))
+        bias = self._at(distance)
         return Logits(bias=bias if bias.dim() == 3 else bias.transpose(0, 1))
 
-    def _at(self, buckets: Int[Tensor, "*batch q k"]) -> Float[Tensor, "heads *batch q k"]:
-        return self.table[:, buckets]
+    def _at(self, distance: Int[Tensor, "*axes"]) -> Float[Tensor, "heads *axes"]:
+        return self.table[:, bucket(distance, self.buckets, self.max_distance, self.bidirectional)]
+
+    def _diagonals(self, q: int, k: int) -> Float[Tensor, "heads q k"]:
+        """One look-up per diagonal: row i is the window of keys that starts at distance -i."""
+        strip = self._at(torch.arange(1 - q, k, device=self.table.device))
+        return strip.unfold(-1, k, 1).flip(1)
 
 
 @dataclass(frozen=True)

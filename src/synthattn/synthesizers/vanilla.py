@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from synthattn.logits import Logits
+from synthattn.logits import Features, Logits
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, split_heads
 from synthattn.synthesizers.spec import Term
 
@@ -22,7 +23,8 @@ class VanillaSynthesizer(Synthesizer):
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.num_heads, self.scale = sizes.num_heads, sizes.head_dim**-0.5
+        self.num_heads, self.head_dim = sizes.num_heads, sizes.head_dim
+        self.scale = sizes.head_dim**-0.5
         self.query = nn.Linear(sizes.d_model, sizes.inner, bias=sizes.bias)
         self.key = nn.Linear(sizes.d_model, sizes.inner, bias=sizes.bias)
         self.reset_parameters()
@@ -34,11 +36,25 @@ class VanillaSynthesizer(Synthesizer):
                 nn.init.zeros_(projection.bias)
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
-        return Logits(
-            query=split_heads(self.query(query.vectors), self.num_heads),
-            key=split_heads(self.key(memory.vectors), self.num_heads),
-            scale=self.scale,
-        )
+        queries = split_heads(self.query(query.vectors), self.num_heads)
+        keys = split_heads(self.key(memory.vectors), self.num_heads)
+        return Logits((Features(queries, keys, self.scale),))
+
+    def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
+        if not _plain_linear(self.query):
+            return super().weighted_logits(query, memory, weight)
+        # Weighing the rows of W_Q spares a pass over the queries of the whole batch.
+        rows = (weight * self.scale).expand(self.num_heads, 1, 1).repeat_interleave(self.head_dim, 0).view(-1)
+        bias = None if self.query.bias is None else self.query.bias * rows
+        queries = F.linear(query.vectors, self.query.weight * rows[:, None], bias)
+        keys = split_heads(self.key(memory.vectors), self.num_heads)
+        return Logits((Features(split_heads(queries, self.num_heads), keys),))
+
+
+def _plain_linear(projection: nn.Module) -> bool:
+    """False where something else wants to see the projection being called: an adapter in its place, a hook."""
+    hooks = (projection._forward_hooks, projection._forward_pre_hooks, projection._backward_hooks)
+    return type(projection) is nn.Linear and not any(hooks)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,105 @@
+"""What the tests share: the specs, sizes that betray a swapped axis, and one way to compare."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from synthattn import SyntheticAttention, blockwise, reference
+from synthattn.synthesizers import Mix
+
+# Every synthesizer and every kind of mixture. A new synthesizer adds a line and inherits all tests.
+SPECS = [
+    "vanilla",
+    "dense",
+    "dense(shared_keys=true, bias=false)",
+    "dense(window=5)",
+    "random",
+    "fixed_random",
+    "factorized_random(rank=3)",
+    "factorized_dense",
+    "factorized_dense(a=4, b=7)",
+    "relative",
+    "random+vanilla",
+    "dense+vanilla",
+    "random+dense",
+    "random+factorized_random(rank=2)",
+    "factorized_random(rank=3)+vanilla",
+    "factorized_dense+vanilla",
+    "dense(window=5)+vanilla",
+    "vanilla+relative",
+    "random+relative",
+    "random+dense+vanilla+relative",
+    "fixed_random+factorized_dense+dense(window=3)",
+]
+
+# Distinct primes, so that two axes that change places cannot go unseen.
+BATCH, HEADS, HEAD_DIM, LENGTH, MEMORY, MAX_LENGTH, D_MODEL = 2, 3, 5, 11, 13, 23, 17
+
+
+def make(
+    spec: str,
+    dtype: torch.dtype = torch.float64,
+    max_length: int = MAX_LENGTH,
+    mix: Mix = "softmax",
+    seed: int = 0,
+    **options: Any,
+) -> SyntheticAttention:
+    torch.manual_seed(seed)
+    options = {"d_model": D_MODEL, "num_heads": HEADS, "head_dim": HEAD_DIM} | options
+    layer = SyntheticAttention(attention=spec, max_length=max_length, mix=mix, dtype=dtype, **options)
+    with torch.no_grad():  # biases and mixture weights start at zero, where mistakes in them would not show
+        for parameter in layer.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return layer
+
+
+def tokens(length: int = LENGTH, batch: int = BATCH, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(batch, length, D_MODEL, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def padding(length: int = LENGTH, batch: int = BATCH) -> Tensor:
+    """Example 0 loses its last four keys, example 1 every third key from the first one on."""
+    mask = torch.zeros(batch, length, dtype=torch.bool)
+    mask[0, length - 4 :] = True
+    mask[1:, ::3] = True
+    return mask
+
+
+@contextmanager
+def blockwise_for_all(block: int = 64) -> Iterator[None]:
+    """Send inputs of any size through the blockwise path, in several blocks."""
+    saved = blockwise.SMALL_EXAMPLE, blockwise.BLOCK_ELEMENTS
+    blockwise.SMALL_EXAMPLE, blockwise.BLOCK_ELEMENTS = 0, block
+    try:
+        yield
+    finally:
+        blockwise.SMALL_EXAMPLE, blockwise.BLOCK_ELEMENTS = saved
+
+
+def with_gradients(y: Tensor, layer: SyntheticAttention, inputs: list[Tensor]) -> dict[str, Tensor]:
+    """The result, and the gradient of a weighted sum of it for every input and parameter."""
+    probe = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(9))
+    named = {f"input {n}": t for n, t in enumerate(inputs)} | dict(layer.named_parameters())
+    gradients = torch.autograd.grad((y * probe).sum(), list(named.values()), allow_unused=True)
+    found = {name: g for name, g in zip(named, gradients, strict=True) if g is not None}
+    # Only the queries of another memory can be without: batch-free logits do not look at them.
+    assert set(named) - set(found) <= ({"input 0"} if len(inputs) == 2 else set()), "no gradient for a parameter"
+    return {"output": y.detach()} | {name: torch.zeros_like(t) for name, t in named.items()} | found
+
+
+def assert_same(
+    layer: SyntheticAttention, x: Tensor, memory: Tensor | None = None, tolerance: float = 1e-12, **masks: Any
+) -> None:
+    """The layer equals the paper's equations: output, every parameter's gradient, every input's gradient."""
+    inputs = [t.clone().requires_grad_() for t in (x, memory) if t is not None]
+    extra = inputs[1:] or [None]
+    ours = with_gradients(layer(inputs[0], extra[0], **masks), layer, inputs)
+    expected = with_gradients(reference.attention(layer, inputs[0], extra[0], **masks)[0], layer, inputs)
+    for name, value in ours.items():
+        scale = expected[name].abs().max().clamp(min=1.0)
+        error = float((value - expected[name]).abs().max() / scale)
+        bound = tolerance if name == "output" else 10 * tolerance
+        assert error <= bound, f"{name} differs by {error:.2g} (bound {bound:.2g})"

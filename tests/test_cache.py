@@ -1,0 +1,188 @@
+"""Kept exponentials are never stale, whatever happens to the parameters between two calls."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from helpers import LENGTH, MAX_LENGTH, make, padding, tokens
+
+from synthattn import batch_free, reference
+from synthattn.layers import exponential_cache
+
+SPECS = ["random", "fixed_random", "factorized_random(rank=3)", "random+factorized_random(rank=2)", "random+relative"]
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """How often exponentials were computed."""
+    count = [0]
+    original = batch_free.exponential
+
+    def counting(*args):
+        count[0] += 1
+        return original(*args)
+
+    monkeypatch.setattr(exponential_cache.batch_free, "exponential", counting)
+    return count
+
+
+def run(layer, x, **arguments):
+    with torch.no_grad():
+        return layer(x, **arguments)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_computed_once_for_all_calls(spec, computed):
+    layer = make(spec).eval()
+    for _ in range(3):
+        run(layer, tokens())
+        run(layer, tokens(seed=5), key_padding_mask=padding())
+        run(layer, tokens(LENGTH - 4))
+    assert computed == [1]
+    run(layer, tokens(), is_causal=True)
+    run(layer, tokens(), is_causal=True)
+    assert computed == [2]
+    run(layer, tokens(MAX_LENGTH))
+    run(layer, tokens())
+    assert computed == [3]
+
+
+def edit_in_place(layer):
+    for t in sources(layer):
+        t.mul_(1.5)
+
+
+def edit_one_entry(layer):
+    sources(layer)[0][0, 3, 1] += 0.01
+
+
+def edit_data(layer):
+    for t in sources(layer):
+        t.data.mul_(1.5)
+
+
+def edit_data_swapping_columns(layer):
+    matrix = sources(layer)[0].data
+    matrix.copy_(matrix.flip(-1))
+
+
+def edit_in_inference_mode(layer):
+    with torch.inference_mode():
+        edit_in_place(layer)
+
+
+def assign_data(layer):
+    for t in sources(layer):
+        t.data = t.data * 1.5
+
+
+def load(layer):
+    layer.load_state_dict(make(SPECS_OF[id(layer)], seed=3).state_dict())
+
+
+def load_assigning(layer):
+    layer.load_state_dict(make(SPECS_OF[id(layer)], seed=3).state_dict(), assign=True)
+
+
+def resize(layer):
+    layer.resize_max_length(MAX_LENGTH * 2, how="interpolate")
+
+
+def to_float32(layer):
+    edit_data(layer.float())
+    layer.double()
+
+
+SPECS_OF: dict[int, str] = {}
+
+
+def sources(layer):
+    return [*layer.synthesizer.parameters(), *layer.synthesizer.buffers()]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    "change",
+    [
+        edit_in_place,
+        edit_one_entry,
+        edit_data,
+        edit_data_swapping_columns,
+        edit_in_inference_mode,
+        assign_data,
+        load,
+        load_assigning,
+        resize,
+        to_float32,
+    ],
+)
+def test_never_stale(spec, change, causal):
+    layer, x = make(spec).eval(), tokens()
+    SPECS_OF[id(layer)] = spec
+    before = run(layer, x, is_causal=causal)
+    with torch.no_grad():
+        change(layer)
+    after = run(layer, x, is_causal=causal)
+    expected, _ = reference.attention(layer, x, is_causal=causal)
+    torch.testing.assert_close(after, expected)
+    assert not torch.allclose(before, after, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_never_stale_after_an_optimizer_step(fused):
+    """Fused optimizers do not even touch the version counter of what they change."""
+    layer, x = make("random", torch.float32), tokens(dtype=torch.float32)
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2, fused=fused)
+    for _ in range(3):
+        run(layer.eval(), x)
+        optimizer.zero_grad()
+        layer.train()(x).square().sum().backward()
+        optimizer.step()
+        expected, _ = reference.attention(layer, x)
+        torch.testing.assert_close(run(layer.eval(), x), expected)
+
+
+def test_other_parameters_by_functional_call():
+    layer, x = make("random").eval(), tokens()
+    for seed in range(4):
+        parameters = {"synthesizer.matrix": make("random", seed=seed).state_dict()["synthesizer.matrix"]}
+        with torch.no_grad():
+            y = torch.func.functional_call(layer, parameters, (x,))
+        layer.load_state_dict(layer.state_dict() | parameters)
+        torch.testing.assert_close(y, reference.attention(layer, x)[0])
+        del parameters
+
+
+def test_half_precision_and_back():
+    layer, x = make("random", torch.float32).eval(), tokens(dtype=torch.float32)
+    run(layer, x)
+    y = run(layer.bfloat16(), x.bfloat16())
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(run(layer.float(), x), y.float(), atol=0.05, rtol=0.05)
+
+
+def test_gradients_still_flow_in_eval_mode():
+    layer, x = make("random").eval(), tokens()
+    run(layer, x)
+    layer(x).sum().backward()
+    assert layer.synthesizer.get_parameter("matrix").grad.abs().sum() > 0  # pyright: ignore
+
+
+def test_not_saved_and_not_copied(computed):
+    layer, x = make("random").eval(), tokens()
+    names = set(layer.state_dict())
+    y = run(layer, x)
+    assert set(layer.state_dict()) == names
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert other._exponentials._entries == {}
+        torch.testing.assert_close(run(other, x), y)
+
+
+def test_layers_created_in_inference_mode():
+    with torch.inference_mode():
+        layer = make("random").eval()
+        y = layer(tokens())
+        layer.synthesizer.get_parameter("matrix").mul_(2.0)
+        assert not torch.allclose(layer(tokens()), y)

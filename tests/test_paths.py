@@ -1,0 +1,206 @@
+"""The execution paths: that each runs when it should, and is exact where it is hardest."""
+
+import pytest
+import torch
+from helpers import BATCH, HEADS, LENGTH, assert_same, blockwise_for_all, make, padding, tokens
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from synthattn import SyntheticAttention, attend, banded, batch_free, blockwise, reference
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The names of the paths that were taken."""
+    taken: list[str] = []
+
+    def watch(module, function, name):
+        original = getattr(module, function)
+
+        def wrapped(*args, **kwargs):
+            result = original(*args, **kwargs)
+            taken.append(name if result is not None else f"{name} gave up")
+            return result
+
+        monkeypatch.setattr(module, function, wrapped)
+
+    watch(batch_free, "attend", "batch-free")
+    watch(batch_free, "attend_exponential", "exponentials")
+    watch(banded, "attend", "banded")
+    watch(blockwise, "attend", "blockwise")
+    watch(blockwise, "attend_each", "each")
+    watch(attend, "_fused", "fused")
+    watch(attend, "_softmax", "plain")
+    return taken
+
+
+def path(calls: list[str], spec: str, training: bool = True, dtype=torch.float64, **arguments) -> str:
+    layer = make(spec, dtype)
+    calls.clear()
+    if training:
+        layer(tokens(dtype=dtype), **arguments)
+    else:
+        with torch.no_grad():
+            layer.eval()(tokens(dtype=dtype), **arguments)
+    return ", ".join(calls)
+
+
+def test_which_path_runs_when(calls):
+    assert path(calls, "random") == "batch-free"
+    assert path(calls, "random", is_causal=True) == "batch-free"
+    assert path(calls, "random", key_padding_mask=padding()) == "exponentials, batch-free"
+    assert path(calls, "random", training=False) == "exponentials"
+    assert path(calls, "fixed_random") == "exponentials"
+    assert path(calls, "random+factorized_random") == "batch-free"
+    assert path(calls, "random", attn_mask=torch.zeros(BATCH, HEADS, LENGTH, LENGTH) > 0) == "plain"
+    assert path(calls, "dense(window=5)") == "banded"
+    assert path(calls, "vanilla") == "fused"
+    assert path(calls, "dense(bias=false)") == "fused"
+    assert path(calls, "dense", training=False) == "fused"
+    assert path(calls, "random+vanilla", training=False) == "fused"
+    assert path(calls, "random+vanilla", training=False, key_padding_mask=padding()) == "each, fused"
+    assert path(calls, "dense") == "plain"
+    with blockwise_for_all():
+        for spec in ("dense", "random+vanilla", "dense+vanilla", "factorized_dense", "vanilla+relative"):
+            assert path(calls, spec) == "blockwise"
+        assert path(calls, "dense+vanilla", training=False) == "blockwise"
+        assert path(calls, "random+vanilla", dtype=torch.bfloat16) == "plain"
+
+
+@pytest.mark.parametrize("spec", ["dense", "random+vanilla", "factorized_random+vanilla", "vanilla+relative"])
+def test_bias_without_gradient_runs_in_the_flash_kernel(spec):
+    layer = make(spec, torch.float32).eval()
+    with torch.no_grad(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # raises if the kernel does not take it
+        for arguments in ({}, {"is_causal": True}, {"key_padding_mask": padding()}):
+            expected, _ = reference.attention(layer, tokens(dtype=torch.float32), **arguments)
+            torch.testing.assert_close(layer(tokens(dtype=torch.float32), **arguments), expected)
+
+
+@pytest.mark.parametrize("spec", ["random", "factorized_random", "random+relative"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+def test_underflow_of_all_kept_keys_falls_back_to_the_exact_softmax(calls, spec, dtype, train, causal):
+    layer = make(spec, dtype).train(train)
+    matrix = next(p for n, p in layer.named_parameters() if n.endswith(("matrix", "left")))
+    with torch.no_grad():
+        matrix.mul_(600.0 if dtype == torch.float64 else 100.0)  # exp of the differences is far below the smallest float
+    x, tolerance = tokens(dtype=dtype), 1e-12 if dtype == torch.float64 else 1e-6
+    calls.clear()
+    with torch.set_grad_enabled(train):
+        y = layer(x, key_padding_mask=padding(), is_causal=causal)
+    assert "exponentials gave up" in calls
+    expected, _ = reference.attention(layer, x, key_padding_mask=padding(), is_causal=causal)
+    torch.testing.assert_close(y, expected, rtol=tolerance, atol=tolerance)
+    if train:
+        assert_same(layer, x, tolerance=tolerance * 100, key_padding_mask=padding(), is_causal=causal)
+
+
+@pytest.mark.parametrize("gap", [0.0, 20.0, 60.0, 80.0, 100.0, 1000.0])
+def test_masked_peaks_leave_exact_weights_at_any_distance(gap):
+    """A masked key that dominates its row by any factor must not show in the others."""
+    layer = SyntheticAttention(6, 1, "random", max_length=4)
+    with torch.no_grad():
+        layer.synthesizer.matrix.copy_(torch.tensor([[0.0, 1.0, gap, 2.0]] * 4))  # pyright: ignore
+    x, pad = torch.randn(1, 4, 6), torch.tensor([[False, False, True, False]])
+    expected, _ = reference.attention(layer, x, key_padding_mask=pad)
+    torch.testing.assert_close(layer(x, key_padding_mask=pad), expected)
+    with torch.no_grad():
+        torch.testing.assert_close(layer.eval()(x, key_padding_mask=pad), expected)
+
+
+@pytest.mark.parametrize("length", [300, 128, 129])
+@pytest.mark.parametrize("spec", ["random", "fixed_random"])
+def test_causal_blocks_are_exact(spec, length):
+    layer = make(spec, max_length=300)
+    assert_same(layer, tokens(length), is_causal=True)
+    assert_same(layer, tokens(length), is_causal=True, key_padding_mask=padding(length))
+    assert_same(layer, tokens(length), tokens(170), is_causal=True)
+    assert_same(layer, tokens(170), tokens(length), is_causal=True)
+
+
+@pytest.mark.parametrize("length", [63, 64, 65, 130])
+@pytest.mark.parametrize("window", [1, 5, 15, 201])
+def test_band_is_exact_across_blocks_and_for_any_window(length, window):
+    layer = make(f"dense(window={window})")
+    assert_same(layer, tokens(length))
+    assert_same(layer, tokens(length), key_padding_mask=padding(length), is_causal=True)
+
+
+def test_a_window_reaches_no_further():
+    layer, x = make("dense(window=5)"), tokens(130)
+    _, weights = layer(x, need_weights=True)
+    distance = (torch.arange(130)[:, None] - torch.arange(130)).abs()
+    assert not weights[..., distance > 2].any()
+    assert (weights[..., distance <= 2] > 0).all()
+
+
+@pytest.mark.parametrize("spec", ["dense", "random+vanilla", "dense+vanilla", "factorized_dense", "dense(window=5)+vanilla"])
+@pytest.mark.parametrize("block", [1, 100, 10**6])
+def test_blocks_of_any_size_agree(spec, block):
+    with blockwise_for_all(block):
+        assert_same(make(spec), tokens(), key_padding_mask=padding(), is_causal=True)
+        assert_same(make(spec), tokens())
+
+
+@pytest.mark.parametrize("frozen", ["value", "synthesizer", "x"])
+def test_blocks_compute_only_the_gradients_asked_for(frozen):
+    layer, x = make("random+vanilla"), tokens()
+    if frozen == "x":
+        inputs = [p for p in layer.parameters()]
+    else:
+        layer.get_submodule(frozen).requires_grad_(False)
+        inputs = [p for p in layer.parameters() if p.requires_grad] + [x.requires_grad_()]
+    with blockwise_for_all():
+        ours = torch.autograd.grad(layer(x).square().sum(), inputs)
+    expected = torch.autograd.grad(reference.attention(layer, x)[0].square().sum(), inputs)
+    for a, b in zip(ours, expected, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_gradcheck_of_the_blocks():
+    layer = make("random+dense+vanilla")
+    x = tokens(5).requires_grad_()
+    matrix = layer.synthesizer.get_parameter("terms.0.matrix")
+
+    def run(x, matrix):
+        return torch.func.functional_call(layer, {"synthesizer.terms.0.matrix": matrix}, (x,))
+
+    with blockwise_for_all(20):
+        assert torch.autograd.gradcheck(run, (x, matrix.detach().requires_grad_()))
+
+
+def test_gradcheck_of_the_causal_product():
+    weights = torch.randn(2, 5, 5, dtype=torch.float64).tril().requires_grad_()
+    columns = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
+    saved, batch_free.CAUSAL_BLOCK = batch_free.CAUSAL_BLOCK, 2
+    try:
+        assert torch.autograd.gradcheck(
+            lambda w, c: batch_free._CausalProduct.apply(w.tril(), c), (weights, columns)
+        )
+    finally:
+        batch_free.CAUSAL_BLOCK = saved
+
+
+def test_memory_of_batch_free_attention_does_not_grow_with_the_batch_squared_lengths():
+    """No tensor of batch x heads x length^2 is made, in eval or in training."""
+    batch, length = 8, 64
+    limit = batch * HEADS * length * length
+
+    class Largest(torch.utils._python_dispatch.TorchDispatchMode):
+        seen = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                self.seen = max(self.seen, result.numel())
+            return result
+
+    for spec in ("random", "fixed_random", "factorized_random", "random+relative"):
+        layer = make(spec, torch.float32, max_length=length, head_dim=5)
+        x = tokens(length, batch=batch, dtype=torch.float32)
+        for arguments in ({}, {"is_causal": True}, {"key_padding_mask": padding(length, batch)}):
+            with Largest() as largest:
+                layer.train()(x, **arguments).sum().backward()
+                with torch.no_grad():
+                    layer.eval()(x, **arguments)
+            assert 0 < largest.seen < limit / 2

@@ -1,0 +1,124 @@
+"""A user's mistake gets one line that names what was wrong, the numbers, and the way out."""
+
+import re
+
+import pytest
+import torch
+from helpers import make, tokens
+
+from synthattn import SyntheticAttention, parse
+
+LAYER = {"d_model": 12, "num_heads": 3, "attention": "random", "max_length": 8}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_heads": 5}, "num_heads=5 does not divide d_model=12; choose another number or give head_dim"),
+        ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
+        ({"d_model": -4}, "d_model must be at least 1, got -4"),
+        ({"head_dim": 0}, "head_dim must be at least 1, got 0"),
+        ({"max_length": 0}, "max_length must be at least 1, got 0"),
+        ({"max_length": None}, "random needs max_length: the longest input that it shall take"),
+        ({"attention": "dense", "max_length": None}, "dense needs max_length"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
+        ({"mix": "mean"}, "mix must be 'softmax', 'sum' or 'sigmoid', got 'mean'"),
+        ({"attention": "random+dense+vanilla", "mix": "sigmoid"}, "mix='sigmoid' weighs exactly two synthesizers"),
+        ({"attention": "ramdom"}, "unknown attention 'ramdom'; did you mean random"),
+        ({"attention": 3}, "attention must be a text such as 'random+vanilla', got int"),
+        (
+            {"attention": "factorized_random(rank=9)"},
+            "factorized_random: rank=9 exceeds max_length=8; a 8 x 8 matrix has at most rank 8, use random instead",
+        ),
+        (
+            {"attention": "factorized_dense(a=2, b=3)"},
+            "factorized_dense: a * b = 2 * 3 = 6 is less than max_length=8; choose a * b of at least 8",
+        ),
+    ],
+)
+def test_construction(change, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        SyntheticAttention(**(LAYER | change))
+    assert "\n" not in str(caught.value)
+
+
+X = torch.zeros(2, 5, 12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"x": torch.zeros(5, 12)}, "x must have shape (batch, length, 12), got (5, 12)"),
+        ({"x": torch.zeros(2, 5, 11)}, "x has width 11, the layer was built for d_model=12"),
+        ({"x": torch.zeros(2, 5, 12, dtype=torch.long)}, "x must hold floats, got int64"),
+        (
+            {"x": torch.zeros(2, 9, 12)},
+            "input has 9 positions, random was built for max_length=8; "
+            "shorten the input or call resize_max_length(9)",
+        ),
+        ({"memory": torch.zeros(2, 9, 12)}, "input has 9 positions, random was built for max_length=8"),
+        ({"memory": torch.zeros(3, 5, 12)}, "x has 2 examples, memory has 3"),
+        ({"memory": torch.zeros(5, 12)}, "memory must have shape (batch, length, 12), got (5, 12)"),
+        (
+            {"key_padding_mask": torch.zeros(2, 6, dtype=torch.bool)},
+            "key_padding_mask must have shape (batch, keys) = (2, 5), got (2, 6)",
+        ),
+        (
+            {"key_padding_mask": torch.zeros(2, 5)},
+            "key_padding_mask must be bool (True = ignore this key), got float32",
+        ),
+        (
+            {"attn_mask": torch.zeros(5, 6, dtype=torch.bool)},
+            "attn_mask must have shape (queries, keys) = (5, 5), (batch * heads, queries, keys) = (6, 5, 5) or "
+            "(batch, 1 or heads, queries, keys), got (5, 6)",
+        ),
+        (
+            {"attn_mask": torch.zeros(5, 5, dtype=torch.long)},
+            "attn_mask must be bool (True = may not attend) or float (added to the logits), got int64",
+        ),
+        ({"positions": torch.arange(4)}, "positions must have shape (batch, length) = (2, 5) or (length,) = (5,)"),
+        ({"positions": torch.zeros(5)}, "positions must be whole numbers, got float32"),
+        ({"positions": torch.arange(5) - 1}, "positions start at 0, got -1"),
+        (
+            {"positions": torch.arange(5) + 4},
+            "positions go up to 8, random was built for max_length=8 (positions 0 to 7); call resize_max_length(9)",
+        ),
+        ({"memory_positions": torch.arange(5)}, "memory_positions was given without memory; use positions"),
+    ],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_call(arguments, message, training):
+    layer = SyntheticAttention(**LAYER).train(training)
+    with pytest.raises(ValueError, match=re.escape(message)) as caught, torch.set_grad_enabled(training):
+        layer(**({"x": X} | arguments))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("spec", ["dense", "factorized_random", "factorized_dense", "random+vanilla", "fixed_random"])
+def test_every_length_bound_synthesizer_names_both_numbers(spec):
+    layer = make(spec, max_length=13)
+    name = spec.split("+")[0]
+    with pytest.raises(ValueError, match=f"input has 14 positions, {name} was built for max_length=13"):
+        layer(tokens(14))
+    layer.resize_max_length(14)
+    assert layer(tokens(14)).isfinite().all()
+
+
+@pytest.mark.parametrize("spec", ["vanilla", "dense(window=5)", "relative", "vanilla+relative"])
+def test_others_take_any_length_and_need_none(spec):
+    layer = make(spec, max_length=None)
+    assert layer.max_length is None
+    assert layer(tokens(50)).isfinite().all()
+
+
+def test_resize():
+    layer = SyntheticAttention(**LAYER)
+    with pytest.raises(ValueError, match="how must be 'pad' or 'interpolate', got 'stretch'"):
+        layer.resize_max_length(9, how="stretch")
+    with pytest.raises(ValueError, match="max_length must be at least 1, got 0"):
+        layer.resize_max_length(0)
+
+
+def test_not_a_text():
+    with pytest.raises(ValueError, match="attention must be a text such as 'random\\+vanilla', got NoneType"):
+        parse(None)

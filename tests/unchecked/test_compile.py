@@ -1,0 +1,77 @@
+"""torch.compile and torch.export agree with eager, for every spec and every length up to and including the longest."""
+
+import shutil
+
+import pytest
+import torch
+from helpers import BATCH, LENGTH, MAX_LENGTH, SPECS, make, padding, tokens
+
+LENGTHS = [2, LENGTH, MAX_LENGTH - 1, MAX_LENGTH]
+
+
+def check(layer, compiled, **masks):
+    for length in LENGTHS:
+        x = tokens(length, dtype=torch.float32)
+        arguments = {name: mask(length) if callable(mask) else mask for name, mask in masks.items()}
+        torch.testing.assert_close(compiled(x, **arguments), layer(x, **arguments))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("training", [True, False])
+def test_traced_in_one_graph_for_all_lengths(spec, training):
+    torch._dynamo.reset()
+    layer = make(spec, torch.float32).train(training)
+    graphs = 0
+
+    def count(graph, inputs):
+        nonlocal graphs
+        graphs += 1
+        return graph
+
+    compiled = torch.compile(layer, backend=count, fullgraph=True, dynamic=True)
+    with torch.set_grad_enabled(training):
+        check(layer, compiled)
+        assert graphs == 1
+        check(layer, compiled, is_causal=True)
+        check(layer, compiled, key_padding_mask=padding)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_gradients_through_the_compiled_layer(spec):
+    torch._dynamo.reset()
+    layer, x = make(spec, torch.float32), tokens(dtype=torch.float32)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=True)
+    parameters = list(layer.parameters())
+    for arguments in ({}, {"key_padding_mask": padding(), "is_causal": True}):
+        ours = torch.autograd.grad(compiled(x, **arguments).square().sum(), parameters)
+        eager = torch.autograd.grad(layer(x, **arguments).square().sum(), parameters)
+        for a, b in zip(ours, eager, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile's default backend needs a C++ compiler")
+@pytest.mark.parametrize("spec", ["random", "random+vanilla"])
+def test_compiled_to_machine_code(spec):
+    torch._dynamo.reset()
+    layer = make(spec, torch.float32).eval()
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True)
+    with torch.no_grad():
+        check(layer, compiled, key_padding_mask=padding)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("masked", [True, False])
+def test_exported_with_a_dynamic_length(spec, masked):
+    layer = make(spec, torch.float32).eval()
+    length = torch.export.Dim("length", min=2, max=MAX_LENGTH)
+    batch = torch.export.Dim("batch", min=1, max=8)
+    arguments = {"key_padding_mask": padding()} if masked else {}
+    shapes = {"x": {0: batch, 1: length}} | ({"key_padding_mask": {0: batch, 1: length}} if masked else {})
+    exported = torch.export.export(
+        layer, (tokens(dtype=torch.float32),), arguments, dynamic_shapes=shapes
+    ).module()
+    with torch.no_grad():
+        for size in LENGTHS:
+            x = tokens(size, batch=BATCH + 1, dtype=torch.float32)
+            extra = {"key_padding_mask": padding(size, BATCH + 1)} if masked else {}
+            torch.testing.assert_close(exported(x, **extra), layer(x, **extra))

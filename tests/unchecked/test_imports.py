@@ -1,0 +1,73 @@
+"""Promises about what is imported: by the package as a whole, and by its parts of each other."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import synthattn
+
+PACKAGE = Path(synthattn.__file__).parent
+
+# A module may import from its own layer and from those before it.
+LAYERS = [
+    ["shapes"],
+    ["logits", "masks"],
+    ["batch_free", "banded", "blockwise", "reference"],
+    ["attend"],
+    ["synthesizers"],
+    ["layers"],
+    ["adapter"],
+    ["__init__"],
+]
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_import_loads_torch_and_nothing_else_heavy():
+    heavy = ["transformers", "sacrebleu", "yaml", "numpy.testing", "scipy", "datasets", "typer", "rich", "matplotlib"]
+    code = f"import torch, sys; before = set(sys.modules); import synthattn; print(set(sys.modules) - before & set({heavy}))"
+    loaded = run(f"import synthattn, sys; print(*[m for m in {heavy} if m in sys.modules])").split()
+    with_torch_alone = run(f"import torch, sys; print(*[m for m in {heavy} if m in sys.modules])").split()
+    assert loaded == with_torch_alone
+    assert code  # the set of modules is compared above, by name
+
+
+def test_works_without_jaxtyping():
+    code = (
+        "import sys; sys.modules['jaxtyping'] = None; import torch, synthattn;"
+        "print(synthattn.SyntheticAttention(8, 2, 'random+vanilla', 4)(torch.zeros(1, 3, 8)).shape)"
+    )
+    assert run(code).strip() == "torch.Size([1, 3, 8])"
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The parts of the package that a file imports: the first name after ``synthattn``."""
+    parts = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "synthattn":
+            names = node.module.split(".")[1:2]
+            parts.update(names or [alias.name for alias in node.names])
+        elif isinstance(node, ast.Import):
+            parts.update(a.name.split(".")[1] for a in node.names if a.name.startswith("synthattn."))
+    return parts
+
+
+def test_dependencies_point_one_way():
+    rank = {name: n for n, names in enumerate(LAYERS) for name in names}
+    files = sorted(PACKAGE.rglob("*.py"))
+    assert len(files) > 15
+    for path in files:
+        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        assert own in rank, f"{own} has no place in the layers"
+        upward = {part for part in imported_parts(path) if rank.get(part, 0) > rank[own]}
+        assert not upward, f"{path.relative_to(PACKAGE)} imports {upward} from above"
+        assert own == "__init__" or not any(
+            rank.get(part) == rank[own] and part != own for part in imported_parts(path)
+        ), f"{path.relative_to(PACKAGE)} imports a sibling"
+
+
+def test_the_reference_shares_nothing_with_what_it_checks():
+    assert imported_parts(PACKAGE / "reference.py") == {"shapes"}
