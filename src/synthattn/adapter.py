@@ -44,7 +44,7 @@ class SyntheticMultiheadAttention(nn.Module):
         padding, bias = _padding(key_padding_mask, batched)
         mask = None if is_causal else attn_mask
         if bias is not None:
-            mask = _add_key_bias(mask, bias, len(x), self.num_heads, x.shape[1])
+            mask = _add_key_bias(mask, bias, x.shape[0], self.num_heads, x.shape[1])
         y, weights = self._attend(x, memory, padding, mask, is_causal, need_weights)
         if weights is not None:
             weights = weights.mean(1) if average_attn_weights else weights

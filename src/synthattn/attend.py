@@ -56,7 +56,7 @@ def attention_weights(logits: Logits, mask: Mask, batch: int) -> Float[Tensor, "
 
 
 def _lone_band(logits: Logits) -> Band | None:
-    if logits.features or logits.bias is not None or len(logits.compact) != 1:
+    if len(logits.features) > 0 or logits.bias is not None or len(logits.compact) != 1:
         return None
     (part,) = logits.compact
     return part if isinstance(part, Band) and part.distance is None else None
@@ -85,7 +85,7 @@ def _softmax(logits: Logits, mask: Mask) -> Float[Tensor, "#batch heads q k"]:
 
 def _fused_applies(logits: Logits, value: Tensor) -> bool:
     """Whether scaled_dot_product_attention has a fused kernel for these logits."""
-    if len(logits.features) != 1 or logits.compact or logits.features[0].query.shape[-1] != value.shape[-1]:
+    if len(logits.features) != 1 or len(logits.compact) > 0 or logits.features[0].query.shape[-1] != value.shape[-1]:
         return False
     if logits.bias is None:
         return True
@@ -97,7 +97,7 @@ def _fused_applies(logits: Logits, value: Tensor) -> bool:
 
 def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
     (features,) = logits.features
-    query = features.query.expand(len(value), -1, -1, -1)
+    query = features.query.expand(value.shape[0], -1, -1, -1)
     key, value = features.key.expand(*query.shape[:2], -1, -1), value.to(query.dtype)
     if logits.bias is None:
         causal = mask.causal and mask.keep is None and mask.allowed is None

@@ -44,11 +44,16 @@ def multiply(
 ) -> Float[Tensor, "batch heads length features"]:
     """``y[i] = sum over c of weights[i, c] * value[i + c - width // 2]``, values outside being zero."""
     batch, heads, length, width = weights.shape
+    left = width // 2
+    if torch.compiler.is_compiling():  # the number of blocks would be baked into the graph
+        keys = torch.arange(length, device=value.device)[:, None] + torch.arange(width, device=value.device) - left
+        inside = (keys >= 0) & (keys < length)
+        windows = value[:, :, keys.clamp(0, length - 1)]
+        return ((weights * inside).unsqueeze(-1) * windows).sum(-2)
     missing = -length % BLOCK
     span = BLOCK + width - 1
     rows = F.pad(weights, (0, BLOCK, 0, missing)).view(batch, heads, -1, BLOCK * (BLOCK + width))
     bands = rows[..., : BLOCK * span].view(batch, heads, -1, BLOCK, span)
-    left = width // 2
     padded = F.pad(value, (0, 0, left, width - 1 - left + missing))
     windows = padded.unfold(-2, span, BLOCK).transpose(-1, -2)
     return (bands @ windows).flatten(2, 3)[:, :, :length]

@@ -5,7 +5,6 @@ Every synthesizer of the paper, the dot product and every mixture has this form.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ class Features:
         query = self.query if self.scale == 1.0 else self.query * self.scale
         return query @ self.key.transpose(-1, -2)
 
-    def __mul__(self, weight: Any) -> "Features":
+    def times(self, weight: Tensor | float) -> "Features":
         if self.key.dim() == 3:  # learned keys are fewer numbers than the queries of a batch
             return replace(self, key=self.key * weight)
         return Features(self.query * (weight * self.scale), self.key)
@@ -54,7 +53,7 @@ class Band:
     def key_length(self) -> int:
         return self.values.shape[-2] if self.distance is None else self.distance.shape[-1]
 
-    def __mul__(self, weight: Any) -> "Band":
+    def times(self, weight: Tensor | float) -> "Band":
         return replace(self, values=self.values * weight)
 
     def with_parts(self, parts: tuple[Tensor, ...], rows: slice, example: int) -> "Band":
@@ -91,13 +90,17 @@ class Outer:
     def parts(self) -> tuple[Tensor, ...]:
         return self.a, self.b
 
-    def __mul__(self, weight: Any) -> "Outer":
+    def times(self, weight: Tensor | float) -> "Outer":
         return replace(self, a=self.a * weight)
 
     def with_parts(self, parts: tuple[Tensor, ...], rows: slice, example: int) -> "Outer":
         return Outer(*parts, self.key_length)
 
     def to_bias(self) -> Float[Tensor, "batch heads q k"]:
+        if torch.compiler.is_compiling():  # the number of rows of a that are needed would be baked into the graph
+            j = torch.arange(self.key_length, device=self.a.device)
+            width = self.b.shape[-1]
+            return self.a.index_select(-1, j // width) * self.b.index_select(-1, j % width)
         needed = -(-self.key_length // self.b.shape[-1])
         products = self.a[..., :needed, None] * self.b[..., None, :]
         return products.flatten(-2)[..., : self.key_length]
@@ -125,7 +128,7 @@ class Logits:
     def batch_free(self) -> bool:
         """True if the logits are the same for every example."""
         bias_free = self.bias is None or self.bias.dim() == 3
-        return bias_free and not self.compact and all(f.batch_free for f in self.features)
+        return bias_free and len(self.compact) == 0 and all(f.batch_free for f in self.features)
 
     @property
     def query_length(self) -> int:
@@ -142,15 +145,16 @@ class Logits:
         assert self.bias is not None, "logits without any term"
         return self.bias.shape[-1]
 
-    def __mul__(self, weight: Float[Tensor, "..."] | float) -> "Logits":
-        """Scale by a number, or by a tensor that broadcasts against ``(heads, q, k)``."""
-        return Logits(
-            tuple(f * weight for f in self.features),
-            None if self.bias is None else self.bias * weight,
-            tuple(c * weight for c in self.compact),
-        )
+    def times(self, weight: Float[Tensor, "..."] | float) -> "Logits":
+        """Scale by a number, or by a tensor that broadcasts against ``(heads, q, k)``.
 
-    __rmul__ = __mul__
+        A method instead of ``*``: torch.compile takes every product with a tensor for one of tensors.
+        """
+        return Logits(
+            tuple(f.times(weight) for f in self.features),
+            None if self.bias is None else self.bias * weight,
+            tuple(c.times(weight) for c in self.compact),
+        )
 
     def __add__(self, other: "Logits") -> "Logits":
         if self.bias is None or other.bias is None:

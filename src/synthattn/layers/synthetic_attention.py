@@ -128,7 +128,7 @@ class SyntheticAttention(nn.Module):
         Rows that keep no key give zeros (then the output projection's bias).
         """
         query, source = self._tokens(x, memory, positions, memory_positions)
-        batch, q, k = len(x), query.length, source.length
+        batch, q, k = x.shape[0], query.length, source.length
         mask, bias = from_torch(key_padding_mask, attn_mask, is_causal, batch, self.num_heads, q, k)
         value = split_heads(self.value(source.vectors), self.num_heads)
 
@@ -183,8 +183,8 @@ class SyntheticAttention(nn.Module):
                 raise ValueError("memory_positions was given without memory; use positions")
             return query, query
         _check_tokens("memory", memory, self.d_model)
-        if len(memory) != len(x):
-            raise ValueError(f"x has {len(x)} examples, memory has {len(memory)}")
+        if memory.shape[0] != x.shape[0]:
+            raise ValueError(f"x has {x.shape[0]} examples, memory has {memory.shape[0]}")
         _check_positions("memory_positions", memory_positions, memory)
         return query, Tokens(memory, memory_positions)
 

@@ -68,7 +68,7 @@ class Synthesizer(nn.Module):
 
     def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
         """The logits times a weight that broadcasts against ``(heads, q, k)``."""
-        return self(query, memory) * weight
+        return self(query, memory).times(weight)
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         """Change the longest input, keeping what was learned. Nothing to do where any length will do."""
@@ -104,10 +104,20 @@ def rows_at(
 ) -> Float[Tensor, "..."]:
     """The rows of a table of positions at the tokens' positions: a view where these are 0, 1, 2, ..."""
     if tokens.positions is None:
-        return table.narrow(1, 0, tokens.length)
+        return first(table, 1, tokens.length)
     if tokens.positions.dim() == 1:
         return table.index_select(1, tokens.positions)
     return table[:, tokens.positions].transpose(0, 1)
+
+
+def first(table: Float[Tensor, "..."], dim: int, length: int) -> Float[Tensor, "..."]:
+    """The first entries along an axis: a view, except in a traced graph.
+
+    A view of the whole has other properties than one of a part, for which a traced graph would exclude that length.
+    """
+    if torch.compiler.is_compiling():
+        return table.index_select(dim, torch.arange(length, device=table.device))
+    return table.narrow(dim, 0, length)
 
 
 def resized(

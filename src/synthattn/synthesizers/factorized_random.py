@@ -47,7 +47,7 @@ class FactorizedRandomSynthesizer(Synthesizer):
         left, right = rows_at(self.left, query), rows_at(self.right, memory)
         if left.dim() != right.dim():  # positions were given for one side only
             left, right = (t if t.dim() == 4 else t.unsqueeze(0) for t in (left, right))
-            left, right = (t.expand(len(query.vectors), -1, -1, -1) for t in (left, right))
+            left, right = (t.expand(query.vectors.shape[0], -1, -1, -1) for t in (left, right))
         return Logits((Features(left, right),))
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from synthattn.logits import Logits
 from synthattn.shapes import Float
-from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens, replace_parameter, resized
+from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens, first, replace_parameter, resized
 from synthattn.synthesizers.spec import Term, positive
 
 
@@ -17,7 +17,7 @@ def read_matrix(
 ) -> Float[Tensor, "*batch heads q k"]:
     """The entries of R at the positions of queries and keys; the top-left corner where these are 0, 1, 2, ..."""
     if query.positions is None and memory.positions is None:
-        return matrix[:, : query.length, : memory.length]
+        return first(first(matrix, 1, query.length), 2, memory.length)
     rows, columns = (
         torch.arange(t.length, device=matrix.device) if t.positions is None else t.positions
         for t in (query, memory)

@@ -50,7 +50,8 @@ class RelativeSynthesizer(Synthesizer):
         nn.init.normal_(self.table)
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
-        if query.positions is None and memory.positions is None:
+        # A traced graph would exclude lengths at which the view of the diagonals has other properties.
+        if query.positions is None and memory.positions is None and not torch.compiler.is_compiling():
             return Logits(bias=self._diagonals(query.length, memory.length))
         here, there = (
             torch.arange(t.length, device=self.table.device) if t.positions is None else t.positions
