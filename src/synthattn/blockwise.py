@@ -44,12 +44,10 @@ def attend(
     batch, heads, k, _ = value.shape
     q = logits.query_length
     features = tuple(
-        Features(f.query.expand(batch, -1, -1, -1), f.key.expand(batch, heads, -1, -1), f.scale)
+        Features(f.query.expand(batch, -1, -1, -1), f.key.expand(*f.key.shape[:-3], heads, -1, -1), f.scale)
         for f in logits.features
     )
     bias = _with_mask(logits.bias, mask, value, q)
-    if bias is not None:
-        bias = bias.expand(*bias.shape[:-3], heads, q, k)
     logits = Logits(features, bias, logits.compact)
     plan = _Plan.make(logits, mask, batch, heads, q, k)
     return _Blockwise.apply(plan, value, bias, *_inputs(logits))  # pyright: ignore[reportReturnType]
@@ -144,11 +142,31 @@ def _take(tensor: Tensor, keys: Keys, dim: int) -> Tensor:
     return tensor.index_select(dim, keys)
 
 
-def _add_at(total: Tensor, keys: Keys, dim: int, part: Tensor) -> None:
+def _example(tensor: Tensor, b: int) -> Tensor:
+    """One example of a tensor that may be the same for all."""
+    return tensor if tensor.dim() == 3 else tensor[b]
+
+
+def _add_product(total: Tensor, keys: Keys, left: Tensor, right: Tensor) -> None:
+    """Add ``left @ right`` to the rows of ``total`` that belong to the keys."""
     if isinstance(keys, slice):
-        total.narrow(dim, 0, keys.stop).add_(part)
+        total.narrow(-2, 0, keys.stop).baddbmm_(left, right)
     else:
-        total.index_add_(dim, keys, part)
+        total.index_add_(-2, keys, torch.bmm(left, right))
+
+
+def _add_bias(total: Tensor, keys: Keys, part: Tensor) -> None:
+    """Add to the gradient of a bias, summing over the axes that it was broadcast over."""
+    part = part.sum_to_size(*total.shape[:-1], part.shape[-1])
+    if isinstance(keys, slice):
+        total.narrow(-1, 0, keys.stop).add_(part)
+    else:
+        total.index_add_(-1, keys, part)
+
+
+def _rows_of(bias: Tensor, rows: slice) -> Tensor:
+    """Rows of a bias, which may be one for all."""
+    return bias if bias.shape[-2] == 1 else bias[:, rows]
 
 
 class _Blockwise(torch.autograd.Function):
@@ -161,12 +179,12 @@ class _Blockwise(torch.autograd.Function):
         if terms.fused(width):
             assert bias is not None
             query, key = inputs
-            result = F.scaled_dot_product_attention(
-                query, key, value, attn_mask=bias.expand(batch, -1, -1, -1), scale=plan.scales[0]
-            )
+            key = key.expand(batch, -1, -1, -1)
+            # Detached: a mask that requires a gradient, even where none is recorded, keeps torch from its fused kernel.
+            mask = bias.detach().expand(*query.shape[:-1], key.shape[-2])
+            result = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=plan.scales[0])
         else:
-            q = inputs[0].shape[-2] if inputs else bias.shape[-2]  # pyright: ignore[reportOptionalMemberAccess]
-            result = value.new_empty(batch, q, heads, width).transpose(1, 2)
+            result = value.new_empty(batch, heads, plan.rows[-1].stop, width)
             workspace = _Workspace(value)
             for b, rows, keys in plan.blocks(batch):
                 weights = terms.weights(b, rows, keys, workspace)
@@ -181,26 +199,27 @@ class _Blockwise(torch.autograd.Function):
         value, bias, result, *inputs = ctx.saved_tensors
         (grad,) = grads
         terms = _Terms(ctx.plan, bias, inputs)
+        # Contiguous whatever the inputs are: products into strided memory are slower than one copy at the end.
         to_value, to_bias, *to_inputs = (
-            torch.zeros_like(t) if needed and t is not None else None
+            t.new_zeros(t.shape) if needed and t is not None else None
             for t, needed in zip((value, bias, *inputs), ctx.needs_input_grad[1:], strict=True)
         )
         logits_matter = to_bias is not None or any(t is not None for t in to_inputs)
         # d softmax: dS = P * (dP - sum_j P_j dP_j), and the sum equals grad . result.
-        centre = (grad * result).sum(-1, keepdim=True)
+        centre = (grad * result).sum(-1, keepdim=True).neg_()
         workspace, second = _Workspace(value), _Workspace(value)
         for b, rows, keys in ctx.plan.blocks(len(value)):
             weights = terms.weights(b, rows, keys, workspace)
             above = grad[b, :, rows]
             if to_value is not None:
-                _add_at(to_value[b], keys, -2, torch.bmm(weights.transpose(1, 2), above))
+                _add_product(to_value[b], keys, weights.transpose(1, 2), above)
             if not logits_matter:
                 continue
             slope = second.get(*weights.shape)
-            torch.bmm(above, _take(value[b], keys, -2).transpose(1, 2), out=slope)
-            slope.sub_(centre[b, :, rows]).mul_(weights)
+            torch.baddbmm(centre[b, :, rows], above, _take(value[b], keys, -2).transpose(1, 2), out=slope)
+            slope.mul_(weights)
             if to_bias is not None:
-                _add_at(to_bias[:, rows] if to_bias.dim() == 3 else to_bias[b, :, rows], keys, -1, slope)
+                _add_bias(_rows_of(_example(to_bias, b), rows), keys, slope)
             terms.backward(b, rows, keys, slope, to_inputs)
         for n, scale in enumerate(ctx.plan.scales):
             for gradient in to_inputs[2 * n : 2 * n + 2]:
@@ -226,13 +245,13 @@ class _Terms:
     def weights(self, b: int, rows: slice, keys: Keys, workspace: "_Workspace") -> Float[Tensor, "heads rows keys"]:
         total = None
         if self.bias is not None:
-            total = _take((self.bias if self.bias.dim() == 3 else self.bias[b])[:, rows], keys, -1)
+            total = _take(_rows_of(_example(self.bias, b), rows), keys, -1)
         for n, compact in enumerate(self.plan.compact):
             parts = tuple(part[b : b + 1, :, rows] for part in self.parts[n])
             written = _take(compact.with_parts(parts, rows, b).to_bias()[0], keys, -1)
             total = written if total is None else total + written
         for (query, key), scale in zip(self.pairs, self.plan.scales, strict=True):
-            queries, across = query[b, :, rows], _take(key[b], keys, -2).transpose(1, 2)
+            queries, across = query[b, :, rows], _take(_example(key, b), keys, -2).transpose(1, 2)
             out = workspace.get(*queries.shape[:2], across.shape[-1])
             beta = 0.0 if total is None else 1.0
             total = torch.baddbmm(out if total is None else total, queries, across, beta=beta, alpha=scale, out=out)
@@ -246,9 +265,9 @@ class _Terms:
         for n, (query, key) in enumerate(self.pairs):
             to_query, to_key = to[2 * n], to[2 * n + 1]
             if to_query is not None:
-                torch.bmm(slope, _take(key[b], keys, -2), out=to_query[b, :, rows])
+                torch.bmm(slope, _take(_example(key, b), keys, -2), out=to_query[b, :, rows])
             if to_key is not None:
-                _add_at(to_key[b], keys, -2, torch.bmm(slope.transpose(1, 2), query[b, :, rows]))
+                _add_product(_example(to_key, b), keys, slope.transpose(1, 2), query[b, :, rows])
         rest = iter(to[2 * len(self.pairs) :])
         for n, compact in enumerate(self.plan.compact):
             targets = [next(rest) for _ in self.parts[n]]
