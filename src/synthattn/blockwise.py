@@ -20,6 +20,8 @@ from synthattn.shapes import Float
 
 # Logits held at a time: few enough for the cache, enough rows for efficient products.
 BLOCK_ELEMENTS = 2**22
+# Rows at a time under a causal mask: fewer rows skip more of the keys that none of them may see.
+CAUSAL_ROWS = 128
 # Below this many logits per example, the loop over examples costs more than it saves.
 SMALL_EXAMPLE = 2**16
 
@@ -45,7 +47,7 @@ def attend(
     q = logits.query_length
     features = tuple(
         Features(f.query.expand(batch, -1, -1, -1), f.key.expand(*f.key.shape[:-3], heads, -1, -1), f.scale)
-        for f in logits.features
+        for f in (logits.features if len(logits.features) == 1 else [f.scaled() for f in logits.features])
     )
     bias = _with_mask(logits.bias, mask, value, q)
     logits = Logits(features, bias, logits.compact)
@@ -101,7 +103,8 @@ Keys = slice | Tensor
 class _Plan:
     """What is added up to the logits, which rows are done together, and which keys each example needs for them."""
 
-    scales: tuple[float, ...]
+    products: int
+    scale: float
     compact: tuple[Compact, ...]
     rows: list[slice]
     kept: list[Keys] | None
@@ -110,12 +113,13 @@ class _Plan:
 
     @classmethod
     def make(cls, logits: Logits, mask: Mask, batch: int, heads: int, q: int, k: int) -> "_Plan":
-        height = max(1, min(q, BLOCK_ELEMENTS // (heads * k)))
+        height = max(1, min(CAUSAL_ROWS if mask.causal else q, BLOCK_ELEMENTS // (heads * k)))
         rows = [slice(start, min(start + height, q)) for start in range(0, q, height)]
         kept = None
         if mask.keep is not None and not mask.per_example:
             kept = [_kept_keys(mask.keep[b]) for b in range(batch)]
-        return cls(tuple(f.scale for f in logits.features), logits.compact, rows, kept, mask.causal, k)
+        scale = logits.features[0].scale if logits.features else 1.0
+        return cls(len(logits.features), scale, logits.compact, rows, kept, mask.causal, k)
 
     def keys(self, example: int, end: int) -> Keys:
         """The keys that queries before ``end`` can see."""
@@ -147,12 +151,19 @@ def _example(tensor: Tensor, b: int) -> Tensor:
     return tensor if tensor.dim() == 3 else tensor[b]
 
 
-def _add_product(total: Tensor, keys: Keys, left: Tensor, right: Tensor) -> None:
-    """Add ``left @ right`` to the rows of ``total`` that belong to the keys."""
-    if isinstance(keys, slice):
-        total.narrow(-2, 0, keys.stop).baddbmm_(left, right)
+def _side_by_side(tensors: list[Tensor]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors, dim=-1)
+
+
+def _add_rows(total: Tensor, keys: Keys, part: Tensor, first: bool) -> None:
+    """Add to the rows of ``total`` that belong to the keys; the first time, ``total`` holds nothing yet."""
+    if not isinstance(keys, slice):
+        (total.zero_() if first else total).index_add_(-2, keys, part)
+    elif first:
+        total.narrow(-2, 0, keys.stop).copy_(part)
+        total[..., keys.stop :, :].zero_()
     else:
-        total.index_add_(-2, keys, torch.bmm(left, right))
+        total.narrow(-2, 0, keys.stop).add_(part)
 
 
 def _add_bias(total: Tensor, keys: Keys, part: Tensor) -> None:
@@ -182,7 +193,7 @@ class _Blockwise(torch.autograd.Function):
             key = key.expand(batch, -1, -1, -1)
             # Detached: a mask that requires a gradient, even where none is recorded, keeps torch from its fused kernel.
             mask = bias.detach().expand(*query.shape[:-1], key.shape[-2])
-            result = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=plan.scales[0])
+            result = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=plan.scale)
         else:
             result = value.new_empty(batch, heads, plan.rows[-1].stop, width)
             workspace = _Workspace(value)
@@ -201,46 +212,51 @@ class _Blockwise(torch.autograd.Function):
         terms = _Terms(ctx.plan, bias, inputs)
         # Contiguous whatever the inputs are: products into strided memory are slower than one copy at the end.
         to_value, to_bias, *to_inputs = (
-            t.new_zeros(t.shape) if needed and t is not None else None
+            t.new_empty(t.shape) if needed and t is not None else None
             for t, needed in zip((value, bias, *inputs), ctx.needs_input_grad[1:], strict=True)
         )
+        if to_bias is not None:
+            to_bias.zero_()
         logits_matter = to_bias is not None or any(t is not None for t in to_inputs)
-        # d softmax: dS = P * (dP - sum_j P_j dP_j), and the sum equals grad . result.
-        centre = (grad * result).sum(-1, keepdim=True).neg_()
         workspace, second = _Workspace(value), _Workspace(value)
         for b, rows, keys in ctx.plan.blocks(len(value)):
             weights = terms.weights(b, rows, keys, workspace)
             above = grad[b, :, rows]
             if to_value is not None:
-                _add_product(to_value[b], keys, weights.transpose(1, 2), above)
+                _add_rows(to_value[b], keys, torch.bmm(weights.transpose(1, 2), above), rows.start == 0)
             if not logits_matter:
                 continue
+            # d softmax: dS = P * (dP - sum_j P_j dP_j), and the sum equals grad . result.
+            centre = (above * result[b, :, rows]).sum(-1, keepdim=True).neg_()
             slope = second.get(*weights.shape)
-            torch.baddbmm(centre[b, :, rows], above, _take(value[b], keys, -2).transpose(1, 2), out=slope)
+            torch.baddbmm(centre, above, _take(value[b], keys, -2).transpose(1, 2), out=slope)
             slope.mul_(weights)
             if to_bias is not None:
                 _add_bias(_rows_of(_example(to_bias, b), rows), keys, slope)
             terms.backward(b, rows, keys, slope, to_inputs)
-        for n, scale in enumerate(ctx.plan.scales):
-            for gradient in to_inputs[2 * n : 2 * n + 2]:
-                if gradient is not None and scale != 1.0:
-                    gradient.mul_(scale)
+        for gradient in to_inputs[: 2 * ctx.plan.products]:
+            if gradient is not None and ctx.plan.scale != 1.0:
+                gradient.mul_(ctx.plan.scale)
         return None, to_value, to_bias, *to_inputs
 
 
 class _Terms:
-    """The sum that makes the logits, block by block, and its gradient."""
+    """The sum that makes the logits, block by block, and its gradient.
+
+    Several products are done as one: features side by side, ``[Q1 Q2] @ [K1 K2].T``, make fewer and better-filled
+    multiplications than a sum.
+    """
 
     def __init__(self, plan: _Plan, bias: Tensor | None, inputs: tuple[Tensor, ...] | list[Tensor]) -> None:
         self.plan, self.bias = plan, bias
-        self.pairs = [(inputs[2 * n], inputs[2 * n + 1]) for n in range(len(plan.scales))]
-        rest = iter(inputs[2 * len(self.pairs) :])
+        self.queries, self.keys = inputs[: 2 * plan.products : 2], inputs[1 : 2 * plan.products : 2]
+        self.widths = [query.shape[-1] for query in self.queries]
+        rest = iter(inputs[2 * plan.products :])
         self.parts = [tuple(next(rest) for _ in c.parts) for c in plan.compact]
 
     def fused(self, width: int) -> bool:
         """Whether torch's kernel can do the forward pass."""
-        only_pair = len(self.pairs) == 1 and not self.parts and self.bias is not None
-        return only_pair and self.plan.kept is None and self.pairs[0][0].shape[-1] == width
+        return self.widths == [width] and not self.parts and self.bias is not None and self.plan.kept is None
 
     def weights(self, b: int, rows: slice, keys: Keys, workspace: "_Workspace") -> Float[Tensor, "heads rows keys"]:
         total = None
@@ -250,25 +266,36 @@ class _Terms:
             parts = tuple(part[b : b + 1, :, rows] for part in self.parts[n])
             written = _take(compact.with_parts(parts, rows, b).to_bias()[0], keys, -1)
             total = written if total is None else total + written
-        for (query, key), scale in zip(self.pairs, self.plan.scales, strict=True):
-            queries, across = query[b, :, rows], _take(_example(key, b), keys, -2).transpose(1, 2)
+        if self.widths:
+            queries, across = self._queries(b, rows), self._keys(b, keys).transpose(1, 2)
             out = workspace.get(*queries.shape[:2], across.shape[-1])
-            beta = 0.0 if total is None else 1.0
-            total = torch.baddbmm(out if total is None else total, queries, across, beta=beta, alpha=scale, out=out)
+            start, beta = (out, 0.0) if total is None else (total, 1.0)
+            total = torch.baddbmm(start, queries, across, beta=beta, alpha=self.plan.scale, out=out)
         assert total is not None, "logits without any term"
         return torch.softmax(total, -1, out=workspace.get(*total.shape))
+
+    def _queries(self, b: int, rows: slice) -> Float[Tensor, "heads rows features"]:
+        return _side_by_side([query[b, :, rows] for query in self.queries])
+
+    def _keys(self, b: int, keys: Keys) -> Float[Tensor, "heads keys features"]:
+        return _side_by_side([_take(_example(key, b), keys, -2) for key in self.keys])
 
     def backward(
         self, b: int, rows: slice, keys: Keys, slope: Float[Tensor, "heads rows keys"], to: list[Tensor | None]
     ) -> None:
-        """Add the gradients of one block; the scales of the products are left to the end."""
-        for n, (query, key) in enumerate(self.pairs):
-            to_query, to_key = to[2 * n], to[2 * n + 1]
-            if to_query is not None:
-                torch.bmm(slope, _take(_example(key, b), keys, -2), out=to_query[b, :, rows])
-            if to_key is not None:
-                _add_product(_example(to_key, b), keys, slope.transpose(1, 2), query[b, :, rows])
-        rest = iter(to[2 * len(self.pairs) :])
+        """Add the gradients of one block; the scale of the product is left to the end."""
+        to_queries, to_keys = to[: 2 * self.plan.products : 2], to[1 : 2 * self.plan.products : 2]
+        if any(t is not None for t in to_queries):
+            parts = torch.bmm(slope, self._keys(b, keys)).split(self.widths, -1)
+            for target, part in zip(to_queries, parts, strict=True):
+                if target is not None:
+                    target[b, :, rows] = part
+        if any(t is not None for t in to_keys):
+            parts = torch.bmm(slope.transpose(1, 2), self._queries(b, rows)).split(self.widths, -1)
+            for target, part in zip(to_keys, parts, strict=True):
+                if target is not None:
+                    _add_rows(_example(target, b), keys, part, rows.start == 0 and (b == 0 or target.dim() == 4))
+        rest = iter(to[2 * self.plan.products :])
         for n, compact in enumerate(self.plan.compact):
             targets = [next(rest) for _ in self.parts[n]]
             if all(t is None for t in targets):

@@ -24,9 +24,12 @@ class Features:
     def batch_free(self) -> bool:
         return self.query.dim() == 3 and self.key.dim() == 3
 
+    def scaled(self) -> "Features":
+        """The same with the scale applied to the query."""
+        return self if self.scale == 1.0 else Features(self.query * self.scale, self.key)
+
     def product(self) -> Float[Tensor, "*batch heads q k"]:
-        query = self.query if self.scale == 1.0 else self.query * self.scale
-        return query @ self.key.transpose(-1, -2)
+        return self.scaled().query @ self.key.transpose(-1, -2)
 
     def times(self, weight: Tensor | float) -> "Features":
         if self.key.dim() == 3:  # learned keys are fewer numbers than the queries of a batch

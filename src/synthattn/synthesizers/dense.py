@@ -49,7 +49,7 @@ class DenseSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         self.check_lengths(query, memory)
-        hidden = self.hidden(query.vectors).relu()
+        hidden = self.hidden(query.vectors).relu_()
         bias = None if self.key_bias is None else rows_at(self.key_bias, memory).unsqueeze(-2)
         return Logits((Features(split_heads(hidden, self.num_heads), rows_at(self.keys, memory)),), bias)
 

@@ -50,7 +50,7 @@ class FactorizedDenseSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         self.check_lengths(query, memory)
-        hidden = split_heads(self.hidden(query.vectors).relu(), self.num_heads)
+        hidden = split_heads(self.hidden(query.vectors).relu_(), self.num_heads)
         a = hidden @ self.a.mT + self.a_bias.unsqueeze(-2)
         b = hidden @ self.b.mT + self.b_bias.unsqueeze(-2)
         if memory.positions is None:

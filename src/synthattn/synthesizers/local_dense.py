@@ -33,7 +33,7 @@ class LocalDenseSynthesizer(Synthesizer):
             nn.init.zeros_(self.key_bias)
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
-        hidden = split_heads(self.hidden(query.vectors).relu(), self.num_heads)
+        hidden = split_heads(self.hidden(query.vectors).relu_(), self.num_heads)
         values = hidden @ self.keys.mT
         if self.key_bias is not None:
             values = values + self.key_bias.unsqueeze(-2)
