@@ -3,9 +3,10 @@
 Every variant is timed against three alternatives for the same input: the layer's own fused ``vanilla``,
 ``torch.nn.MultiheadAttention``, and a straightforward implementation of the same variant (logits for every example,
 softmax, product). Rounds are interleaved, so that a slow moment of the machine hits all contenders alike, and the
-median of the ratios is taken. Peak memory is measured in a process of its own, above what the inputs and the layer take.
+median of the ratios is taken. Peak memory is measured in a process of its own, above what the inputs and the layer
+take.
 
-    python benchmarks/attention.py [--json FILE] [--rounds 11] [--shapes 16x512 ...] [--variants random ...]
+    python benchmarks/attention.py [--json FILE] [--rounds 7] [--shapes 16x512 ...] [--variants random ...]
 """
 
 import argparse
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -96,11 +98,17 @@ class Multihead(nn.Module):
         length = x.shape[1]
         mask = torch.ones(length, length, dtype=torch.bool).triu(1) if is_causal else None
         return self.attention(
-            x, x, x, key_padding_mask=key_padding_mask, attn_mask=mask, is_causal=is_causal, need_weights=False
+            x,
+            x,
+            x,
+            key_padding_mask=key_padding_mask,
+            attn_mask=mask,
+            is_causal=is_causal,
+            need_weights=False,
         )[0]
 
 
-def masks(kind: str, batch: int, length: int) -> dict[str, Tensor | bool]:
+def masks(kind: str, batch: int, length: int) -> dict[str, Any]:
     if kind == "causal":
         return {"is_causal": True}
     if kind == "padded":
@@ -154,8 +162,7 @@ def check(case: Case) -> None:
 
 
 def seconds(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
-    for run in runs.values():
-        run()
+    for run in runs.values():  # warm up
         run()
     times: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds):
@@ -235,7 +242,7 @@ def bars(results: list[Result]) -> list[tuple[str, float, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
-    parser.add_argument("--rounds", type=int, default=11, help="interleaved rounds (at least 7 for the bars)")
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (at least 7 for the bars)")
     parser.add_argument("--shapes", nargs="+", default=[f"{b}x{n}" for b, n in SHAPES], metavar="BATCHxLENGTH")
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
     parser.add_argument("--masks", nargs="+", default=MASKS, choices=MASKS)

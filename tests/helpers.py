@@ -42,7 +42,7 @@ BATCH, HEADS, HEAD_DIM, LENGTH, MEMORY, MAX_LENGTH, D_MODEL = 2, 3, 5, 11, 13, 2
 def make(
     spec: str,
     dtype: torch.dtype = torch.float64,
-    max_length: int = MAX_LENGTH,
+    max_length: int | None = MAX_LENGTH,
     mix: Mix = "softmax",
     seed: int = 0,
     **options: Any,

@@ -5,12 +5,18 @@ import pickle
 
 import pytest
 import torch
-from helpers import LENGTH, MAX_LENGTH, make, padding, tokens
 
+from helpers import LENGTH, MAX_LENGTH, make, padding, tokens
 from synthattn import batch_free, reference
 from synthattn.layers import exponential_cache
 
-SPECS = ["random", "fixed_random", "factorized_random(rank=3)", "random+factorized_random(rank=2)", "random+relative"]
+SPECS = [
+    "random",
+    "fixed_random",
+    "factorized_random(rank=3)",
+    "random+factorized_random(rank=2)",
+    "random+relative",
+]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from helpers import (
     BATCH,
     HEADS,
@@ -19,13 +20,18 @@ from helpers import (
     padding,
     tokens,
 )
-
 from synthattn import reference
 from synthattn.synthesizers import parse
 
 every_spec = pytest.mark.parametrize("spec", SPECS)
 TOKEN_FREE = [s for s in SPECS if make(s).synthesizer.batch_free]
-PURE_DENSE = ["dense", "dense(shared_keys=true, bias=false)", "factorized_dense", "dense(window=5)", "random+dense"]
+PURE_DENSE = [
+    "dense",
+    "dense(shared_keys=true, bias=false)",
+    "factorized_dense",
+    "dense(window=5)",
+    "random+dense",
+]
 MIXTURES = [s for s in SPECS if sum(t.name != "relative" for t in parse(s).terms) > 1]
 LENGTH_BOUND = [s for s in SPECS if make(s).max_length is not None]
 
@@ -225,11 +231,7 @@ def test_decoding_step_by_step_equals_the_full_pass(spec):
 def test_every_parameter_gets_a_gradient(spec):
     layer = make(spec)
     layer(tokens(MAX_LENGTH)).square().sum().backward()
-    silent = [
-        name
-        for name, p in layer.named_parameters()
-        if p.grad is None or not p.grad.abs().sum() > 0
-    ]
+    silent = [name for name, p in layer.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
     # Keys share their bias: it moves all logits of a row alike, which a softmax does not see.
     assert [name for name in silent if not name.endswith("key.bias")] == []
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, MAX_LENGTH, make, tokens
 
+from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, MAX_LENGTH, make, tokens
 from synthattn import SyntheticAttention, reference
 from synthattn.synthesizers.relative import bucket
 

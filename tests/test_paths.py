@@ -1,10 +1,13 @@
 """The execution paths: that each runs when it should, and is exact where it is hardest."""
 
+from typing import Any
+
 import pytest
 import torch
-from helpers import BATCH, HEADS, LENGTH, assert_same, blockwise_for_all, make, padding, tokens
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers import BATCH, HEADS, LENGTH, assert_same, blockwise_for_all, make, padding, tokens
 from synthattn import SyntheticAttention, attend, banded, batch_free, blockwise, reference
 
 
@@ -70,7 +73,8 @@ def test_which_path_runs_when(calls):
 def test_bias_without_gradient_runs_in_the_flash_kernel(spec):
     layer = make(spec, torch.float32).eval()
     with torch.no_grad(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # raises if the kernel does not take it
-        for arguments in ({}, {"is_causal": True}, {"key_padding_mask": padding()}):
+        cases: list[dict[str, Any]] = [{}, {"is_causal": True}, {"key_padding_mask": padding()}]
+        for arguments in cases:
             expected, _ = reference.attention(layer, tokens(dtype=torch.float32), **arguments)
             torch.testing.assert_close(layer(tokens(dtype=torch.float32), **arguments), expected)
 
@@ -83,7 +87,9 @@ def test_underflow_of_all_kept_keys_falls_back_to_the_exact_softmax(calls, spec,
     layer = make(spec, dtype).train(train)
     matrix = next(p for n, p in layer.named_parameters() if n.endswith(("matrix", "left")))
     with torch.no_grad():
-        matrix.mul_(600.0 if dtype == torch.float64 else 100.0)  # exp of the differences is far below the smallest float
+        matrix.mul_(
+            600.0 if dtype == torch.float64 else 100.0
+        )  # exp of the differences is far below the smallest float
     x, tolerance = tokens(dtype=dtype), 1e-12 if dtype == torch.float64 else 1e-6
     calls.clear()
     with torch.set_grad_enabled(train):
@@ -134,7 +140,9 @@ def test_a_window_reaches_no_further():
     assert (weights[..., distance <= 2] > 0).all()
 
 
-@pytest.mark.parametrize("spec", ["dense", "random+vanilla", "dense+vanilla", "factorized_dense", "dense(window=5)+vanilla"])
+@pytest.mark.parametrize(
+    "spec", ["dense", "random+vanilla", "dense+vanilla", "factorized_dense", "dense(window=5)+vanilla"]
+)
 @pytest.mark.parametrize("block", [1, 100, 10**6])
 def test_blocks_of_any_size_agree(spec, block):
     with blockwise_for_all(block):
@@ -146,7 +154,7 @@ def test_blocks_of_any_size_agree(spec, block):
 def test_blocks_compute_only_the_gradients_asked_for(frozen):
     layer, x = make("random+vanilla"), tokens()
     if frozen == "x":
-        inputs = [p for p in layer.parameters()]
+        inputs = list(layer.parameters())
     else:
         layer.get_submodule(frozen).requires_grad_(False)
         inputs = [p for p in layer.parameters() if p.requires_grad] + [x.requires_grad_()]
@@ -174,9 +182,7 @@ def test_gradcheck_of_the_causal_product():
     columns = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
     saved, batch_free.CAUSAL_BLOCK = batch_free.CAUSAL_BLOCK, 2
     try:
-        assert torch.autograd.gradcheck(
-            lambda w, c: batch_free._CausalProduct.apply(w.tril(), c), (weights, columns)
-        )
+        assert torch.autograd.gradcheck(lambda w, c: batch_free._CausalProduct.apply(w.tril(), c), (weights, columns))
     finally:
         batch_free.CAUSAL_BLOCK = saved
 
@@ -186,7 +192,7 @@ def test_memory_of_batch_free_attention_does_not_grow_with_the_batch_squared_len
     batch, length = 8, 64
     limit = batch * HEADS * length * length
 
-    class Largest(torch.utils._python_dispatch.TorchDispatchMode):
+    class Largest(TorchDispatchMode):
         seen = 0
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):

@@ -4,10 +4,10 @@ import random
 import string
 
 import pytest
-from helpers import SPECS, make
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import SPECS, make
 from synthattn import SyntheticAttention, parse
 from synthattn.synthesizers import SYNTHESIZERS, Spec
 from synthattn.synthesizers.dense import Dense
@@ -38,7 +38,7 @@ def test_terms_are_dataclasses_that_need_no_text():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ramdom", "unknown attention 'ramdom'; did you mean random or fixed_random?"),
+        ("ramdom", "unknown attention 'ramdom'; did you mean random?"),
         ("vanila+random", "unknown attention 'vanila'; did you mean vanilla?"),
         ("xyz", "unknown attention 'xyz'; choose from dense, factorized_dense, factorized_random, "),
         ("", "malformed attention '': expected a name"),
@@ -63,7 +63,7 @@ def test_terms_are_dataclasses_that_need_no_text():
     ],
 )
 def test_errors_say_what_was_meant(text, message):
-    with pytest.raises(ValueError, match=".") as caught:
+    with pytest.raises(ValueError, match=r"\w") as caught:
         parse(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -107,7 +107,11 @@ def test_any_text(text):
             st.sampled_from(sorted(SYNTHESIZERS)),
             st.builds("factorized_random(rank={})".format, st.integers(-3, 10**10)),
             st.builds("random(std={})".format, st.floats()),
-            st.builds("dense(bias={}, window={})".format, st.sampled_from(["true", "false", "yes"]), st.integers(-5, 99)),
+            st.builds(
+                "dense(bias={}, window={})".format,
+                st.sampled_from(["true", "false", "yes"]),
+                st.integers(-5, 99),
+            ),
             st.builds("relative(buckets={}, distance={})".format, st.integers(-2, 64), st.integers(-2, 200)),
         ),
         min_size=1,

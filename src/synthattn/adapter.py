@@ -34,12 +34,12 @@ class SyntheticMultiheadAttention(nn.Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """As ``torch.nn.MultiheadAttention.forward``. Keys and values must be the same tensor."""
-        if key is not value:
+        if not _same(key, value):
             raise ValueError("synthetic attention projects one memory: key and value must be the same tensor")
         if is_causal and attn_mask is None:
             raise ValueError("is_causal=True needs attn_mask, as in torch.nn.MultiheadAttention")
         batched = query.dim() == 3
-        memory = None if key is query else self._enter(key, batched)
+        memory = None if _same(key, query) else self._enter(key, batched)
         x = self._enter(query, batched)
         padding, bias = _padding(key_padding_mask, batched)
         mask = None if is_causal else attn_mask
@@ -74,6 +74,13 @@ class SyntheticMultiheadAttention(nn.Module):
         return tokens if self.batch_first else tokens.transpose(0, 1)
 
 
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are one, or two views of the same memory."""
+    if a is b or torch.compiler.is_compiling():
+        return a is b
+    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()
+
+
 def _padding(mask: Tensor | None, batched: bool) -> tuple[Tensor | None, Tensor | None]:
     """A padding mask in torch's two forms, bool or a float bias, as keys to ignore and what is left to add."""
     if mask is None:
@@ -105,14 +112,13 @@ def replace_attention(
     """Put synthetic attention in the place of every self-attention inside ``module``, in place.
 
     Swapped are the self-attentions of ``torch.nn.TransformerEncoderLayer`` and ``TransformerDecoderLayer`` (not the
-    decoder's attention to the encoder) and every other ``torch.nn.MultiheadAttention``. The value and output projections
-    keep their weights; so do the query and key projections where the spec has ``vanilla``. Returns the names of the
-    modules that were changed ('' is ``module`` itself). The new parameters are in the model: make the optimizer after.
+    decoder's attention to the encoder) and every other ``torch.nn.MultiheadAttention``. The value and output
+    projections keep their weights; so do the query and key projections where the spec has ``vanilla``. Hooks on the
+    replaced modules are dropped. Returns the names of the modules that were changed ("" is ``module`` itself). The new
+    parameters are in the model: make the optimizer after.
     """
     spec = parse(attention)
-    cross = {
-        id(part.multihead_attn) for part in module.modules() if isinstance(part, nn.TransformerDecoderLayer)
-    }
+    cross = {id(part.multihead_attn) for part in module.modules() if isinstance(part, nn.TransformerDecoderLayer)}
     found = {
         path: part
         for path, part in module.named_modules()
@@ -131,7 +137,7 @@ def replace_attention(
     built = [_synthetic(part, spec, max_length, mix) for part in found.values()]
     for old, new in zip(found.values(), built, strict=True):
         # The object stays and becomes the new layer: whoever holds it, a bare caller or two parents, sees the change.
-        old.__class__ = SyntheticMultiheadAttention
+        object.__setattr__(old, "__class__", SyntheticMultiheadAttention)
         old.__dict__.clear()
         old.__dict__.update(new.__dict__)
     for part in module.modules():
@@ -152,9 +158,7 @@ def _obstacle(layer: nn.MultiheadAttention) -> str | None:
     return None
 
 
-def _synthetic(
-    old: nn.MultiheadAttention, spec: Spec, max_length: int | None, mix: Mix
-) -> SyntheticMultiheadAttention:
+def _synthetic(old: nn.MultiheadAttention, spec: Spec, max_length: int | None, mix: Mix) -> SyntheticMultiheadAttention:
     weight = old.in_proj_weight
     layer = SyntheticAttention(
         old.embed_dim,
@@ -170,7 +174,11 @@ def _synthetic(
     w_q, w_k, w_v = weight.detach().chunk(3)
     b_q, b_k, b_v = (None,) * 3 if old.in_proj_bias is None else old.in_proj_bias.detach().chunk(3)
     _copy(layer.value, w_v, b_v)
-    _copy(layer.output, old.out_proj.weight.detach(), None if old.out_proj.bias is None else old.out_proj.bias.detach())
+    _copy(
+        layer.output,
+        old.out_proj.weight.detach(),
+        None if old.out_proj.bias is None else old.out_proj.bias.detach(),
+    )
     for part in layer.synthesizer.modules():
         if isinstance(part, VanillaSynthesizer):
             _copy(part.query, w_q, b_q)

@@ -76,7 +76,8 @@ def _attend_live(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> T
 
 def _softmax(logits: Logits, mask: Mask) -> Float[Tensor, "#batch heads q k"]:
     total = logits.total()
-    allowed = mask.full(*total.shape[-2:], total.device)
+    q, k = total.shape[-2:]
+    allowed = mask.full(q, k, total.device)
     if allowed is not None:
         total = total.masked_fill(~allowed, float("-inf"))
     # Half precision has too few digits to sum a long row in.
@@ -114,6 +115,4 @@ def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
     if allowed is not None:
         bias = bias.masked_fill(~allowed, float("-inf"))
     bias = bias.expand(*query.shape[:-1], key.shape[-2])
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=bias, dropout_p=dropout, scale=features.scale
-    )
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=features.scale)

@@ -38,9 +38,7 @@ def attend(
     return _examples_first(product, value)
 
 
-def exponential(
-    logits: Logits, shared: Bool[Tensor, "q k"] | None
-) -> Float[Tensor, "heads q k"]:
+def exponential(logits: Logits, shared: Bool[Tensor, "q k"] | None) -> Float[Tensor, "heads q k"]:
     """``exp(logits - row maximum)``, zero where the shared part of the mask forbids."""
     total = _masked(logits, shared)
     total = total.to(torch.promote_types(total.dtype, torch.float32))
@@ -68,9 +66,7 @@ def attend_exponential(
     return _examples_first(product, value, normalizer)
 
 
-def _normalizer(
-    exponentials: Tensor, mask: Mask, shared: Tensor | None
-) -> Float[Tensor, "heads q #batch"] | None:
+def _normalizer(exponentials: Tensor, mask: Mask, shared: Tensor | None) -> Float[Tensor, "heads q #batch"] | None:
     """``E m``. Rows without a key get 1 (their product is zero); None if another row is too small to trust."""
     wide = exponentials.to(torch.promote_types(exponentials.dtype, torch.float32))
     kept = None if mask.keep is None else mask.keep.t().to(wide.dtype)
@@ -148,7 +144,7 @@ class _CausalProduct(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         weights, columns = ctx.saved_tensors
         (grad,) = grads
         to_weights = torch.zeros_like(weights) if ctx.needs_input_grad[0] else None

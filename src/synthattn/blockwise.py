@@ -1,8 +1,8 @@
 """Attention in blocks of rows, example by example: nothing of size batch x heads x q x k is ever held.
 
 This serves what torch's fused kernel cannot: a bias that wants a gradient (``random+vanilla`` in training), a sum of
-two products (``dense+vanilla``), biases in compact form (``factorized_dense``). The backward pass recomputes the weights
-of a block, which fits the cache, and padded keys are left out of the products instead of being masked.
+two products (``dense+vanilla``), biases in compact form (``factorized_dense``). The backward pass recomputes the
+weights of a block, which fits the cache, and padded keys are left out of the products instead of being masked.
 """
 
 from collections.abc import Iterator
@@ -75,9 +75,7 @@ def attend_each(
         keys = plan.keys(b, k)
         selected = [_take(t[b], keys, -2)[None] for t in (key, value)]
         part = _take(shared, keys, -1)[None]
-        results.append(
-            F.scaled_dot_product_attention(query[b][None], *selected, attn_mask=part, scale=scale)
-        )
+        results.append(F.scaled_dot_product_attention(query[b][None], *selected, attn_mask=part, scale=scale))
     return torch.cat(results)
 
 
@@ -181,7 +179,7 @@ def _rows_of(bias: Tensor, rows: slice) -> Tensor:
 
 
 class _Blockwise(torch.autograd.Function):
-    """Inputs: the plan, value, bias or None, then query and key of each product, then the parts of each compact bias."""
+    """Inputs: the plan, value, bias or None, query and key of each product, the parts of each compact bias."""
 
     @staticmethod
     def forward(ctx: Any, plan: _Plan, value: Tensor, bias: Tensor | None, *inputs: Tensor) -> Tensor:
@@ -206,7 +204,7 @@ class _Blockwise(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         value, bias, result, *inputs = ctx.saved_tensors
         (grad,) = grads
         terms = _Terms(ctx.plan, bias, inputs)
@@ -281,7 +279,12 @@ class _Terms:
         return _side_by_side([_take(_example(key, b), keys, -2) for key in self.keys])
 
     def backward(
-        self, b: int, rows: slice, keys: Keys, slope: Float[Tensor, "heads rows keys"], to: list[Tensor | None]
+        self,
+        b: int,
+        rows: slice,
+        keys: Keys,
+        slope: Float[Tensor, "heads rows keys"],
+        to: list[Tensor | None],
     ) -> None:
         """Add the gradients of one block; the scale of the product is left to the end."""
         to_queries, to_keys = to[: 2 * self.plan.products : 2], to[1 : 2 * self.plan.products : 2]

@@ -41,8 +41,8 @@ class Features:
 class Band:
     """A bias within a local window: ``values[..., i, c]`` is for the key at distance ``c - width // 2`` from i.
 
-    Keys outside the window are not attended to: that is a matter of the mask, see ``inside``. ``distance`` is key position
-    minus query position; ``None`` stands for the plain ``j - i``.
+    Keys outside the window are not attended to: that is a matter of the mask, see ``inside``. ``distance`` is key
+    position minus query position; ``None`` stands for the plain ``j - i``.
     """
 
     values: Float[Tensor, "batch heads q width"]
@@ -62,7 +62,8 @@ class Band:
     def with_parts(self, parts: tuple[Tensor, ...], rows: slice, example: int) -> "Band":
         distance = self._distance()
         distance = distance[rows] if distance.dim() == 2 else distance[example : example + 1, rows]
-        return Band(*parts, distance)
+        (values,) = parts
+        return Band(values, distance)
 
     def to_bias(self) -> Float[Tensor, "batch heads q k"]:
         """The window written out, with arbitrary finite numbers outside it."""
@@ -83,7 +84,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Outer:
-    """A bias from two short vectors per query: ``a[..., i, p] * b[..., i, q]`` is for the key ``j = p * len(b) + q``."""
+    """A bias from two short vectors per query: ``a[..., i, p] * b[..., i, q]`` is for key ``j = p * len(b) + q``."""
 
     a: Float[Tensor, "batch heads q len_a"]
     b: Float[Tensor, "batch heads q len_b"]
@@ -97,7 +98,8 @@ class Outer:
         return replace(self, a=self.a * weight)
 
     def with_parts(self, parts: tuple[Tensor, ...], rows: slice, example: int) -> "Outer":
-        return Outer(*parts, self.key_length)
+        a, b = parts
+        return Outer(a, b, self.key_length)
 
     def to_bias(self) -> Float[Tensor, "batch heads q k"]:
         if torch.compiler.is_compiling():  # the number of rows of a that are needed would be baked into the graph

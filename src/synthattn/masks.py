@@ -79,7 +79,8 @@ class Mask:
             return self, None
         if self.keep is not None and not self.causal and self.allowed is None:
             return Mask(keep=self.keep | dead[:, 0, 0]), dead
-        return Mask(allowed=(full | dead).expand(-1, -1, q, -1)), dead
+        alive = (full | dead).expand(-1, -1, q, -1)
+        return Mask(allowed=alive if self.keep is not None or self.per_example else alive[0, 0]), dead
 
 
 def from_torch(
@@ -103,8 +104,7 @@ def from_torch(
             )
         if key_padding_mask.shape != (batch, k):
             raise ValueError(
-                f"key_padding_mask must have shape (batch, keys) = ({batch}, {k}), "
-                f"got {tuple(key_padding_mask.shape)}"
+                f"key_padding_mask must have shape (batch, keys) = ({batch}, {k}), got {tuple(key_padding_mask.shape)}"
             )
         keep = ~key_padding_mask
     if attn_mask is None:

@@ -131,8 +131,10 @@ def mixture(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Te
         alpha = s.weights.alpha.exp() / s.weights.alpha.exp().sum(0)
         weights = [alpha[n, :, None, None] for n in range(len(weighted))]
     total = sum(w * torch.where(part.isneginf(), 0.0, part) for w, part in zip(weights, weighted, strict=True))
-    outside = torch.stack([part.isneginf().expand(x.shape[0], *part.shape[1:]) for part in weighted]).any(0)
-    return torch.where(outside, float("-inf"), total + sum(added))
+    total = torch.as_tensor(total + sum(added))
+    for part in weighted:  # what one local window leaves out, the mixture leaves out
+        total = torch.where(part.isneginf(), float("-inf"), total)
+    return total
 
 
 LOGITS = {

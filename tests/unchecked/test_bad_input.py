@@ -4,8 +4,8 @@ import re
 
 import pytest
 import torch
-from helpers import make, tokens
 
+from helpers import make, tokens
 from synthattn import SyntheticAttention, parse
 
 LAYER = {"d_model": 12, "num_heads": 3, "attention": "random", "max_length": 8}
@@ -23,7 +23,10 @@ LAYER = {"d_model": 12, "num_heads": 3, "attention": "random", "max_length": 8}
         ({"attention": "dense", "max_length": None}, "dense needs max_length"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"mix": "mean"}, "mix must be 'softmax', 'sum' or 'sigmoid', got 'mean'"),
-        ({"attention": "random+dense+vanilla", "mix": "sigmoid"}, "mix='sigmoid' weighs exactly two synthesizers"),
+        (
+            {"attention": "random+dense+vanilla", "mix": "sigmoid"},
+            "mix='sigmoid' weighs exactly two synthesizers",
+        ),
         ({"attention": "ramdom"}, "unknown attention 'ramdom'; did you mean random"),
         ({"attention": 3}, "attention must be a text such as 'random+vanilla', got int"),
         (
@@ -53,8 +56,7 @@ X = torch.zeros(2, 5, 12)
         ({"x": torch.zeros(2, 5, 12, dtype=torch.long)}, "x must hold floats, got int64"),
         (
             {"x": torch.zeros(2, 9, 12)},
-            "input has 9 positions, random was built for max_length=8; "
-            "shorten the input or call resize_max_length(9)",
+            "input has 9 positions, random was built for max_length=8; shorten the input or call resize_max_length(9)",
         ),
         ({"memory": torch.zeros(2, 9, 12)}, "input has 9 positions, random was built for max_length=8"),
         ({"memory": torch.zeros(3, 5, 12)}, "x has 2 examples, memory has 3"),
@@ -76,7 +78,10 @@ X = torch.zeros(2, 5, 12)
             {"attn_mask": torch.zeros(5, 5, dtype=torch.long)},
             "attn_mask must be bool (True = may not attend) or float (added to the logits), got int64",
         ),
-        ({"positions": torch.arange(4)}, "positions must have shape (batch, length) = (2, 5) or (length,) = (5,)"),
+        (
+            {"positions": torch.arange(4)},
+            "positions must have shape (batch, length) = (2, 5) or (length,) = (5,)",
+        ),
         ({"positions": torch.zeros(5)}, "positions must be whole numbers, got float32"),
         ({"positions": torch.arange(5) - 1}, "positions start at 0, got -1"),
         (
@@ -114,11 +119,11 @@ def test_others_take_any_length_and_need_none(spec):
 def test_resize():
     layer = SyntheticAttention(**LAYER)
     with pytest.raises(ValueError, match="how must be 'pad' or 'interpolate', got 'stretch'"):
-        layer.resize_max_length(9, how="stretch")
+        layer.resize_max_length(9, how="stretch")  # pyright: ignore
     with pytest.raises(ValueError, match="max_length must be at least 1, got 0"):
         layer.resize_max_length(0)
 
 
 def test_not_a_text():
     with pytest.raises(ValueError, match="attention must be a text such as 'random\\+vanilla', got NoneType"):
-        parse(None)
+        parse(None)  # pyright: ignore

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+
 from helpers import BATCH, LENGTH, MAX_LENGTH, SPECS, make, padding, tokens
 
 LENGTHS = [LENGTH, MAX_LENGTH, MAX_LENGTH - 1, 5]
@@ -67,9 +68,7 @@ def test_exported_with_a_dynamic_length(spec, masked):
     batch = torch.export.Dim("batch", min=1, max=8)
     arguments = {"key_padding_mask": padding()} if masked else {}
     shapes = {"x": {0: batch, 1: length}} | ({"key_padding_mask": {0: batch, 1: length}} if masked else {})
-    exported = torch.export.export(
-        layer, (tokens(dtype=torch.float32),), arguments, dynamic_shapes=shapes
-    ).module()
+    exported = torch.export.export(layer, (tokens(dtype=torch.float32),), arguments, dynamic_shapes=shapes).module()
     with torch.no_grad():
         for size in LENGTHS:
             x = tokens(size, batch=BATCH + 1, dtype=torch.float32)

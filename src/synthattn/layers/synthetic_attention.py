@@ -207,9 +207,7 @@ class SyntheticAttention(nn.Module):
         return f"d_model={self.d_model}, num_heads={self.num_heads}, attention={str(self.spec)!r}"
 
 
-def _check_sizes(
-    d_model: int, num_heads: int, head_dim: int | None, max_length: int | None, dropout: float
-) -> None:
+def _check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length: int | None, dropout: float) -> None:
     for name, number in (("d_model", d_model), ("num_heads", num_heads)):
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")

@@ -34,4 +34,15 @@ def parse(attention: str | Spec | Term) -> Spec:
     return _spec.parse(attention, SYNTHESIZERS)
 
 
-__all__ = ["SYNTHESIZERS", "Mix", "Mixture", "Sizes", "Spec", "Synthesizer", "Term", "Tokens", "build", "parse"]
+__all__ = [
+    "SYNTHESIZERS",
+    "Mix",
+    "Mixture",
+    "Sizes",
+    "Spec",
+    "Synthesizer",
+    "Term",
+    "Tokens",
+    "build",
+    "parse",
+]

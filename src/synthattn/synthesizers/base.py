@@ -99,9 +99,7 @@ def split_heads(vectors: Float[Tensor, "batch length inner"], heads: int) -> Flo
     return vectors.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def rows_at(
-    table: Float[Tensor, "heads n *features"], tokens: Tokens
-) -> Float[Tensor, "..."]:
+def rows_at(table: Float[Tensor, "heads n *features"], tokens: Tokens) -> Float[Tensor, "..."]:
     """The rows of a table of positions at the tokens' positions: a view where these are 0, 1, 2, ..."""
     if tokens.positions is None:
         return first(table, 1, tokens.length)

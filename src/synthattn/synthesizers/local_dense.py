@@ -1,7 +1,7 @@
 """Local dense: the dense synthesizer over a window around each token (Xu et al. 2021, "LDSA"), for any length.
 
-``B_i[c] = (W_2 relu(W_1 x_i + b_1) + b_2)[c]`` is the logit of the key at distance ``c - width // 2`` from token i. Keys
-before the start, after the end or in the padding take no part in the softmax.
+``B_i[c] = (W_2 relu(W_1 x_i + b_1) + b_2)[c]`` is the logit of the key at distance ``c - width // 2`` from token i.
+Keys before the start, after the end or in the padding take no part in the softmax.
 """
 
 import torch
@@ -45,7 +45,6 @@ def _distance(query: Tokens, memory: Tokens) -> torch.Tensor | None:
     if query.positions is None and memory.positions is None and query.length == memory.length:
         return None
     here, there = (
-        torch.arange(t.length, device=t.vectors.device) if t.positions is None else t.positions
-        for t in (query, memory)
+        torch.arange(t.length, device=t.vectors.device) if t.positions is None else t.positions for t in (query, memory)
     )
     return there.unsqueeze(-2) - here.unsqueeze(-1)

@@ -93,7 +93,5 @@ def build(spec: Spec, sizes: Sizes, mix: Mix = "softmax") -> Synthesizer:
     if mix == "softmax":
         return Mixture(terms, SoftmaxWeights(weighted, sizes.num_heads))
     if weighted != 2:
-        raise ValueError(
-            f"mix='sigmoid' weighs exactly two synthesizers, {spec} has {weighted}; use mix='softmax'"
-        )
+        raise ValueError(f"mix='sigmoid' weighs exactly two synthesizers, {spec} has {weighted}; use mix='softmax'")
     return Mixture(terms, SigmoidWeights())

@@ -1,8 +1,8 @@
 """Specs: ``random+vanilla``, ``factorized_random(rank=16)``, read once into frozen dataclasses that print back.
 
-``spec = term ("+" term)*``, ``term = name [ "(" option ("," option)* ")" ]``, ``option = name "=" value``; spaces do not
-matter. The names and their options are those of the dataclasses in a table, so that other families of layers can use
-the same grammar with a table of their own.
+``spec = term ("+" term)*``, ``term = name [ "(" option ("," option)* ")" ]``, ``option = name "=" value``; spaces do
+not matter. The names and their options are those of the dataclasses in a table, so that other families of layers can
+use the same grammar with a table of their own.
 """
 
 import dataclasses
