@@ -242,6 +242,8 @@ def bars(results: list[Result]) -> list[tuple[str, float, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write them as a page")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="measure nothing, show what --json wrote")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (at least 7 for the bars)")
     parser.add_argument("--shapes", nargs="+", default=[f"{b}x{n}" for b, n in SHAPES], metavar="BATCHxLENGTH")
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
@@ -253,9 +255,27 @@ def main() -> None:
         print_memory(options.memory)
         return
 
-    results = []
-    print(f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, float32,")
-    print(f"d_model {D_MODEL}, {HEADS} heads; median of {options.rounds} rounds; ratios above 1: faster than ...")
+    if options.record:
+        record = json.loads(options.record.read_text())
+    else:
+        record = run(options)
+    results = [Result(**(fields | {"case": Case(**fields["case"])})) for fields in record["results"]]
+    print("\n" + verdict(results))
+    if options.json:
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    if options.markdown:
+        options.markdown.write_text(page(record, results))
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    record = {
+        "machine": cpu_name(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "rounds": options.rounds,
+        "results": [],
+    }
+    print(heading(record))
     for shape in options.shapes:
         batch, length = (int(n) for n in shape.split("x"))
         for mode in options.modes:
@@ -267,26 +287,71 @@ def main() -> None:
                 )
                 for variant in options.variants:
                     r = measure(Case(variant, batch, length, mask, mode), options.rounds)
-                    results.append(r)
+                    record["results"].append(asdict(r))
                     print(
                         f"  {r.case.variant:28}{r.seconds * 1e3:9.1f}{r.spread:8.0%}{r.to_vanilla:8.2f}x"
                         f"{r.to_multihead:7.2f}x{r.to_straightforward:7.2f}x{r.megabytes:8.0f}"
                         f"{r.straightforward_megabytes:8.0f}",
                         flush=True,
                     )
+    return record
+
+
+def heading(record: dict[str, Any]) -> str:
+    return (
+        f"{record['machine']}, {record['threads']} threads, torch {record['torch']}, float32, d_model {D_MODEL}, "
+        f"{HEADS} heads; median of {record['rounds']} interleaved rounds; a ratio above 1 means faster."
+    )
+
+
+def cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.machine()
+
+
+def verdict(results: list[Result]) -> str:
     claims = bars(results)
     short = [claim for claim in claims if claim[1] < claim[2]]
-    print(f"\n{len(claims) - len(short)} of {len(claims)} bars hold")
-    for what, measured, bound in short:
-        print(f"  falls short: {what} {measured:.2f}, bar {bound:.2f}")
-    if options.json:
-        record = {
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "rounds": options.rounds,
-            "results": [asdict(r) for r in results],
+    lines = [f"{len(claims) - len(short)} of {len(claims)} bars hold"]
+    return "\n".join(lines + [f"  falls short: {what} {got:.2f}, bar {bound:.2f}" for what, got, bound in short])
+
+
+def page(record: dict[str, Any], results: list[Result]) -> str:
+    """The results as Markdown: a table per shape and mode, the masks side by side."""
+    lines = [
+        "# Speed and memory of the attention layer",
+        "",
+        "Written by `benchmarks/attention.py`, not by hand. " + heading(record),
+        "",
+        "Each cell: times as fast as the layer's own fused `vanilla` / as `torch.nn.MultiheadAttention` / as a "
+        "straightforward implementation of the same variant; then peak memory in MB / that of the straightforward one.",
+    ]
+    shapes = dict.fromkeys((r.case.batch, r.case.length, r.case.mode) for r in results)
+    for batch, length, mode in shapes:
+        here = {
+            (r.case.variant, r.case.mask): r
+            for r in results
+            if (r.case.batch, r.case.length, r.case.mode) == (batch, length, mode)
         }
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+        kinds = list(dict.fromkeys(mask for _, mask in here))
+        lines += [
+            "",
+            f"## batch {batch}, length {length}, {mode}",
+            "",
+            f"| variant | {' | '.join(kinds)} |",
+            "|---" * (len(kinds) + 1) + "|",
+        ]
+        for variant in dict.fromkeys(variant for variant, _ in here):
+            cells = [
+                f"{r.to_vanilla:.2f} / {r.to_multihead:.2f} / {r.to_straightforward:.2f}; "
+                f"{r.megabytes:.0f} / {r.straightforward_megabytes:.0f}"
+                for r in (here[variant, kind] for kind in kinds)
+            ]
+            lines.append(f"| `{variant}` | {' | '.join(cells)} |")
+    lines += ["", "## Bars", "", "```", verdict(results), "```", ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -102,11 +102,11 @@ def _heads_first(value: Tensor, keep: Tensor | None = None) -> Float[Tensor, "he
     columns = value.permute(1, 2, 0, 3)
     if keep is None:
         return columns.reshape(heads, k, batch * width)
-    kept = keep.t()[None, :, :, None]
+    kept = keep.t()[None, :, :, None].to(value.dtype)
     if torch.is_grad_enabled() and value.requires_grad:
-        return columns.masked_fill(~kept, 0.0).reshape(heads, k, batch * width)
+        return (columns * kept).reshape(heads, k, batch * width)
     result = value.new_empty(heads, k, batch, width)
-    torch.where(kept, columns, value.new_zeros(()), out=result)  # masks and re-orders in one pass
+    torch.mul(columns, kept, out=result)  # masks and re-orders in one pass
     return result.view(heads, k, batch * width)
 
 
