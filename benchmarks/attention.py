@@ -153,12 +153,17 @@ def make(kind: str, case: Case) -> nn.Module:
 
 def check(case: Case) -> None:
     """What is timed must first be right."""
-    layer = make("ours", case).eval()
+    layer = make("ours", case).train(case.mode == "train")
     x = torch.randn(2, case.length, D_MODEL)
     arguments = masks(case.mask, 2, case.length)
-    with torch.no_grad():
-        expected, _ = reference.attention(layer, x, **arguments)
-        torch.testing.assert_close(layer(x, **arguments), expected, rtol=1e-4, atol=1e-5)
+    with torch.set_grad_enabled(layer.training):
+        found, (expected, _) = layer(x, **arguments), reference.attention(layer, x, **arguments)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    if layer.training:
+        parameters = list(layer.parameters())
+        pairs = zip(*(torch.autograd.grad(y.square().mean(), parameters) for y in (found, expected)), strict=True)
+        for ours, theirs in pairs:
+            torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=float(theirs.abs().max()) * 1e-4)
 
 
 def seconds(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
@@ -187,9 +192,15 @@ def print_memory(request: str) -> None:
     # The libraries' own buffers, which a tiny input needs as well, do not count.
     call(layer, Case(case.variant, 1, min(case.length, 64), case.mask, case.mode))()
     run = call(layer, case)
+    forget_high_water()
     before = high_water()
     run()
     print(high_water() - before)
+
+
+def forget_high_water() -> None:
+    """Let the peak start again from what is in use now."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def high_water() -> float:
@@ -255,10 +266,7 @@ def main() -> None:
         print_memory(options.memory)
         return
 
-    if options.record:
-        record = json.loads(options.record.read_text())
-    else:
-        record = run(options)
+    record = json.loads(options.record.read_text()) if options.record else run(options)
     results = [Result(**(fields | {"case": Case(**fields["case"])})) for fields in record["results"]]
     print("\n" + verdict(results))
     if options.json:

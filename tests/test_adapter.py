@@ -155,6 +155,27 @@ def test_what_cannot_be_swapped_is_named_and_nothing_changes():
     assert type(model["good"]) is nn.MultiheadAttention
 
 
+def test_frozen_weights_stay_frozen():
+    model = encoder()
+    model.requires_grad_(False)
+    replace_attention(model, "random+vanilla", max_length=LENGTH)
+    trainable = {name.split("attention.")[1] for name, p in model.named_parameters() if p.requires_grad}
+    assert trainable == {"synthesizer.terms.0.matrix", "synthesizer.weights.alpha"}
+
+
+def test_gradients_equal_the_originals_and_stop_where_detached():
+    original = attention()
+    replaced = copy.deepcopy(original)
+    replace_attention(replaced, "vanilla")
+    x = tokens().requires_grad_()
+    for arguments in ((x, x, x), (x, x.detach(), x.detach())):
+        if arguments[1] is not x:
+            arguments = (x, arguments[1], arguments[1])
+        expected = torch.autograd.grad(original(*arguments)[0].square().sum(), x)[0]
+        found = torch.autograd.grad(replaced(*arguments)[0].square().sum(), x)[0]
+        torch.testing.assert_close(found, expected)
+
+
 def test_calls_that_make_no_sense():
     layer = attention()
     replace_attention(layer, "random", max_length=LENGTH)

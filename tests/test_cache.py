@@ -6,9 +6,22 @@ import pickle
 import pytest
 import torch
 
-from helpers import LENGTH, MAX_LENGTH, make, padding, tokens
+from helpers import MAX_LENGTH, make
+from helpers import padding as padding_of
+from helpers import tokens as tokens_of
 from synthattn import batch_free, reference
 from synthattn.layers import exponential_cache
+
+LENGTH = 19  # long enough for keeping to pay
+
+
+def tokens(length: int = LENGTH, **options):
+    return tokens_of(length, **options)
+
+
+def padding():
+    return padding_of(LENGTH)
+
 
 SPECS = [
     "random",
@@ -44,7 +57,7 @@ def test_computed_once_for_all_calls(spec, computed):
     for _ in range(3):
         run(layer, tokens())
         run(layer, tokens(seed=5), key_padding_mask=padding())
-        run(layer, tokens(LENGTH - 4))
+        run(layer, tokens(LENGTH - 1))
     assert computed == [1]
     run(layer, tokens(), is_causal=True)
     run(layer, tokens(), is_causal=True)
@@ -176,7 +189,44 @@ def test_gradients_still_flow_in_eval_mode():
     assert layer.synthesizer.get_parameter("matrix").grad.abs().sum() > 0  # pyright: ignore
 
 
-def test_not_saved_and_not_copied(computed):
+def test_short_inputs_to_a_long_layer_are_not_worth_it(computed):
+    run(make("random").eval(), tokens(5))
+    assert computed == [0]
+
+
+def test_rows_of_minus_infinity_do_not_hide_a_change():
+    layer, x = make("fixed_random").eval(), tokens()
+    matrix = layer.synthesizer.get_buffer("matrix")
+    matrix[:, :, 0] = float("-inf")
+    run(layer, x)
+    matrix[0, 3, 1] += 5.0
+    torch.testing.assert_close(run(layer, x), reference.attention(layer, x)[0])
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_training_after_a_call_in_inference_mode(causal):
+    """A frozen matrix is read from the cache in training as well; inference tensors could not be."""
+    layer, x = make("fixed_random"), tokens()
+    with torch.inference_mode():
+        layer(x, is_causal=causal)
+    layer(x, is_causal=causal).sum().backward()
+    assert layer.value.weight.grad is not None
+
+
+def test_transforms_do_not_see_kept_exponentials():
+    layer, x = make("random").eval(), tokens()
+    matrix = layer.synthesizer.get_parameter("matrix").detach()
+
+    def of_matrix(m):
+        return torch.func.functional_call(layer, {"synthesizer.matrix": m}, (x,))
+
+    with torch.no_grad():
+        layer(x)
+    tangent = torch.func.jvp(of_matrix, (matrix,), (torch.ones_like(matrix).tril(),))[1]
+    assert tangent.abs().max() > 0
+
+
+def test_not_saved_and_not_copied():
     layer, x = make("random").eval(), tokens()
     names = set(layer.state_dict())
     y = run(layer, x)

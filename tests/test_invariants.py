@@ -321,11 +321,41 @@ def test_interpolation_stretches(spec):
     assert_same(layer, tokens(2 * MAX_LENGTH - 1))
 
 
-def test_interpolation_hits_the_old_values_at_the_old_places():
-    layer, x = make("random"), tokens(2 * MAX_LENGTH - 1)
-    before = layer.logits(x[:, :MAX_LENGTH])
+@pytest.mark.parametrize("spec", ["random", "fixed_random", "factorized_random(rank=3)", "dense", "random+dense"])
+def test_interpolation_hits_the_old_values_at_the_old_places(spec):
+    layer, x = make(spec), tokens(2 * MAX_LENGTH - 1)
+    before = layer.logits(x[:, ::2])
     layer.resize_max_length(2 * MAX_LENGTH - 1, how="interpolate")
     torch.testing.assert_close(layer.logits(x)[:, :, ::2, ::2], before)
+
+
+@pytest.mark.parametrize("spec", LENGTH_BOUND)
+def test_a_resized_layer_is_rebuilt_by_its_spec(spec):
+    layer, x = make(spec), tokens(41)
+    layer.resize_max_length(41)
+    other = make(str(layer.spec), max_length=41, seed=5)
+    other.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(other(x), layer(x))
+
+
+@pytest.mark.parametrize("spec", TOKEN_FREE)
+@pytest.mark.parametrize("kind", ["none", "causal", "padded"])
+def test_dropout_of_batch_free_weights_is_shared_by_the_batch(spec, kind):
+    layer = make(spec, dropout=0.5)
+    x = tokens(batch=1).expand(BATCH, -1, -1)
+    arguments = masks(kind, LENGTH, LENGTH)
+    if kind == "padded":
+        arguments = {"key_padding_mask": padding()[1:].expand(BATCH, -1)}
+    y = layer(x, **arguments)
+    torch.testing.assert_close(y[0], y[1])
+
+
+@every_spec
+def test_reads_memory_tells_whether_keys_must_be_kept(spec):
+    """Whether the logits of one query change with the tokens it attends to."""
+    layer, x = make(spec), tokens()
+    before, after = (layer.logits(x[:, :1], m, positions=torch.tensor([3])) for m in (x, x + 1.0))
+    assert layer.synthesizer.reads_memory == (not torch.equal(before, after))
 
 
 @every_spec

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from synthattn.layers import SyntheticAttention
 from synthattn.synthesizers import Mix, Spec, Term, parse
 from synthattn.synthesizers.vanilla import VanillaSynthesizer
+from synthattn.tracing import traced
 
 
 class SyntheticMultiheadAttention(nn.Module):
@@ -76,9 +77,11 @@ class SyntheticMultiheadAttention(nn.Module):
 
 def _same(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors are one, or two views of the same memory."""
-    if a is b or torch.compiler.is_compiling():
+    if a is b or traced(a):
         return a is b
-    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()
+    same_memory = a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()
+    # Views of one tensor share its gradient; a detached one does not.
+    return same_memory and a._base is b._base is not None and a.requires_grad == b.requires_grad
 
 
 def _padding(mask: Tensor | None, batched: bool) -> tuple[Tensor | None, Tensor | None]:
@@ -91,7 +94,7 @@ def _padding(mask: Tensor | None, batched: bool) -> tuple[Tensor | None, Tensor 
     ignored = mask == float("-inf")
     rest = mask.masked_fill(ignored, 0.0)
     # torch's own layers turn bool masks into zeros and minus infinities; then nothing is left.
-    return ignored, rest if torch.compiler.is_compiling() or bool(rest.any()) else None
+    return ignored, rest if mask.requires_grad or traced(mask) or bool(rest.any()) else None
 
 
 def _add_key_bias(mask: Tensor | None, bias: Tensor, batch: int, heads: int, q: int) -> Tensor:
@@ -115,7 +118,7 @@ def replace_attention(
     decoder's attention to the encoder) and every other ``torch.nn.MultiheadAttention``. The value and output
     projections keep their weights; so do the query and key projections where the spec has ``vanilla``. Hooks on the
     replaced modules are dropped. Returns the names of the modules that were changed ("" is ``module`` itself). The new
-    parameters are in the model: make the optimizer after.
+    parameters are in the model: make the optimizer after. Call it on the whole model, which may know of its parts.
     """
     spec = parse(attention)
     cross = {id(part.multihead_attn) for part in module.modules() if isinstance(part, nn.TransformerDecoderLayer)}
@@ -173,21 +176,21 @@ def _synthetic(old: nn.MultiheadAttention, spec: Spec, max_length: int | None, m
     )
     w_q, w_k, w_v = weight.detach().chunk(3)
     b_q, b_k, b_v = (None,) * 3 if old.in_proj_bias is None else old.in_proj_bias.detach().chunk(3)
-    _copy(layer.value, w_v, b_v)
-    _copy(
-        layer.output,
-        old.out_proj.weight.detach(),
-        None if old.out_proj.bias is None else old.out_proj.bias.detach(),
-    )
+    trainable = weight.requires_grad
+    _copy(layer.value, w_v, b_v, trainable)
+    out = old.out_proj
+    out_bias = None if out.bias is None else out.bias.detach()
+    _copy(layer.output, out.weight.detach(), out_bias, out.weight.requires_grad)
     for part in layer.synthesizer.modules():
         if isinstance(part, VanillaSynthesizer):
-            _copy(part.query, w_q, b_q)
-            _copy(part.key, w_k, b_k)
+            _copy(part.query, w_q, b_q, trainable)
+            _copy(part.key, w_k, b_k, trainable)
     return SyntheticMultiheadAttention(layer, old.batch_first).train(old.training)
 
 
-def _copy(projection: nn.Linear, weight: Tensor, bias: Tensor | None) -> None:
+def _copy(projection: nn.Linear, weight: Tensor, bias: Tensor | None, trainable: bool) -> None:
     with torch.no_grad():
         projection.weight.copy_(weight)
         if bias is not None:
             projection.bias.copy_(bias)
+    projection.requires_grad_(trainable)

@@ -19,6 +19,7 @@ from synthattn import banded, batch_free, blockwise
 from synthattn.logits import Band, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float
+from synthattn.tracing import traced
 
 NO_MASK = Mask()
 
@@ -31,8 +32,7 @@ def attend(
 ) -> Float[Tensor, "batch heads q width"]:
     """Softmax over the keys that the mask leaves, applied to the values. A row without keys gives zeros.
 
-    ``dropout`` is the probability of dropping an attention weight. Batch-free weights are dropped for the
-    whole batch at once.
+    ``dropout`` is the probability of dropping an attention weight; the batch-free path drops for the whole batch.
     """
     if logits.batch_free and not mask.per_example:
         result = batch_free.attend(logits, value, mask, dropout)
@@ -90,7 +90,7 @@ def _fused_applies(logits: Logits, value: Tensor) -> bool:
         return False
     if logits.bias is None:
         return True
-    if torch.compiler.is_compiling():
+    if traced(value):
         return False
     needs_gradient = torch.is_grad_enabled() and logits.bias.requires_grad
     return not needs_gradient or value.device.type != "cpu"
@@ -109,8 +109,8 @@ def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
     bias = logits.bias.to(query.dtype)
     # Even where no gradient is asked for, a bias that could have one would keep torch from its fused kernel.
     bias = bias if torch.is_grad_enabled() and bias.requires_grad else bias.detach()
-    if bias.dim() == 3 and mask.keep is not None and not mask.per_example and dropout == 0.0:
-        return blockwise.attend_each(query, key, value, bias, mask, features.scale)
+    if bias.dim() == 3 and not mask.per_example and dropout == 0.0 and value.device.type == "cpu":
+        return blockwise.attend_fused(query, key, value, bias, mask, features.scale)
     allowed = mask.full(query.shape[-2], key.shape[-2], query.device)
     if allowed is not None:
         bias = bias.masked_fill(~allowed, float("-inf"))

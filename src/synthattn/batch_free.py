@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from synthattn.logits import Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Bool, Float
+from synthattn.tracing import traced
 
 # Rows per block of a causal product. Smaller blocks skip more of the upper triangle, larger ones multiply faster.
 CAUSAL_BLOCK = 128
@@ -24,15 +25,18 @@ def attend(
     logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask, dropout: float
 ) -> Float[Tensor, "batch heads q width"] | None:
     """Batch-free attention, or None where only a softmax per example is exact."""
-    if mask.keep is not None and torch.compiler.is_compiling():
-        return None  # whether the quotient is safe depends on the data, which a traced graph cannot ask
+    if mask.keep is not None and traced(value):
+        return None  # whether the quotient is safe depends on the data
     shared = mask.shared(logits.query_length, logits.key_length, value.device)
     if mask.keep is not None:
         return attend_exponential(exponential(logits, shared), value, mask, shared, dropout)
+    dead = None
+    if mask.allowed is not None and shared is not None:
+        dead = ~shared.any(-1, keepdim=True)
+        shared = shared | dead
     total = _masked(logits, shared)
     weights = total.softmax(-1, dtype=torch.promote_types(total.dtype, torch.float32))
-    if mask.allowed is not None and shared is not None:
-        weights = weights.masked_fill(~shared.any(-1, keepdim=True), 0.0)
+    weights = weights if dead is None else weights.masked_fill(dead, 0.0)
     weights = F.dropout(weights, dropout) if dropout > 0.0 else weights
     product = _product(weights.to(value.dtype), _heads_first(value), mask.causal)
     return _examples_first(product, value)
@@ -56,6 +60,8 @@ def attend_exponential(
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch heads q width"] | None:
     """``E (m * V) / (E m)``, or None where all keys that a row keeps have underflowed."""
+    if value.dtype == torch.float16:  # a sum of hundreds of values would not fit: the normaliser first, its rest below
+        exponentials = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     exponentials = exponentials.to(value.dtype)
     with torch.autocast(value.device.type, enabled=False):
         normalizer = _normalizer(exponentials, mask, shared)
@@ -97,7 +103,7 @@ def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]
 
 
 def _heads_first(value: Tensor, keep: Tensor | None = None) -> Float[Tensor, "heads k columns"]:
-    """Values as one matrix per head, the examples side by side, masked keys zero."""
+    """Values as one matrix per head, the examples side by side, masked keys zero (if they are finite)."""
     batch, heads, k, width = value.shape
     columns = value.permute(1, 2, 0, 3)
     if keep is None:
@@ -114,7 +120,7 @@ def _examples_first(
     product: Tensor, value: Tensor, normalizer: Tensor | None = None
 ) -> Float[Tensor, "batch heads q width"]:
     batch, heads, _, width = value.shape
-    result = product.view(heads, -1, batch, width).permute(2, 0, 1, 3)
+    result = product.view(heads, product.shape[1], batch, width).permute(2, 0, 1, 3)
     if normalizer is None:
         return result
     normalizer = normalizer.permute(2, 0, 1).unsqueeze(-1)
@@ -125,8 +131,9 @@ def _examples_first(
 
 
 def _product(weights: Tensor, columns: Tensor, causal: bool) -> Tensor:
-    blocks = weights.shape[-2] > CAUSAL_BLOCK and not torch.compiler.is_compiling()
-    if not causal or not blocks or torch.is_autocast_enabled(weights.device.type):
+    if not causal or traced(weights) or weights.shape[-2] <= CAUSAL_BLOCK:
+        return torch.bmm(weights, columns)
+    if torch.is_autocast_enabled(weights.device.type):
         return torch.bmm(weights, columns)
     return _CausalProduct.apply(weights, columns)  # pyright: ignore[reportReturnType]
 

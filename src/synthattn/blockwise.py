@@ -17,11 +17,13 @@ from torch.autograd.function import once_differentiable
 from synthattn.logits import Compact, Features, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float
+from synthattn.tracing import traced
 
 # Logits held at a time: few enough for the cache, enough rows for efficient products.
 BLOCK_ELEMENTS = 2**22
-# Rows at a time under a causal mask: fewer rows skip more of the keys that none of them may see.
-CAUSAL_ROWS = 128
+# Rows at a time under a causal mask: fewer rows skip more of the keys that none of them may see. Torch's kernel has
+# blocks of its own and wants more rows.
+CAUSAL_ROWS, FUSED_CAUSAL_ROWS = 128, 256
 # Below this many logits per example, the loop over examples costs more than it saves.
 SMALL_EXAMPLE = 2**16
 
@@ -31,7 +33,7 @@ def applies(logits: Logits, value: Tensor) -> bool:
     tensors = [value, *_inputs(logits)] + ([] if logits.bias is None else [logits.bias])
     per_example = value.shape[1] * logits.query_length * logits.key_length
     return (
-        not torch.compiler.is_compiling()
+        not traced(value)
         and all(t.dtype == value.dtype and t.device.type == "cpu" for t in tensors)
         and value.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cpu")
@@ -55,7 +57,7 @@ def attend(
     return _Blockwise.apply(plan, value, bias, *_inputs(logits))  # pyright: ignore[reportReturnType]
 
 
-def attend_each(
+def attend_fused(
     query: Float[Tensor, "batch heads q width"],
     key: Float[Tensor, "batch heads k width"],
     value: Float[Tensor, "batch heads k width"],
@@ -63,20 +65,34 @@ def attend_each(
     mask: Mask,
     scale: float,
 ) -> Float[Tensor, "batch heads q width"]:
-    """One call of torch's fused kernel per example, on the keys that it keeps."""
+    """Torch's fused kernel with a bias that all examples share and that needs no gradient."""
     batch, heads, q, _ = query.shape
     k = key.shape[-2]
     shared = _with_mask(bias, mask, value, q)
     assert shared is not None
-    shared = shared.expand(heads, q, k)
-    plan = _Plan.make(Logits(bias=shared), mask, batch, heads, q, k)
+    plan = _Plan.make(Logits((Features(query, key, scale),)), mask, batch, heads, q, k)
+    return _fused(query, key, value, shared.expand(heads, q, k), plan)
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, plan: "_Plan") -> Tensor:
+    """The kernel on what each example and each block of rows needs: not on padding, not above the diagonal."""
+    batch, q = query.shape[0], query.shape[-2]
+    examples = [slice(0, batch)] if plan.kept is None else [slice(b, b + 1) for b in range(batch)]
+    height = FUSED_CAUSAL_ROWS if plan.causal else q
+    blocks = [slice(start, min(start + height, q)) for start in range(0, q, height)]
     results = []
-    for b in range(batch):
-        keys = plan.keys(b, k)
-        selected = [_take(t[b], keys, -2)[None] for t in (key, value)]
-        part = _take(shared, keys, -1)[None]
-        results.append(F.scaled_dot_product_attention(query[b][None], *selected, attn_mask=part, scale=scale))
-    return torch.cat(results)
+    for some in examples:
+        parts = []
+        for rows in blocks:
+            keys = plan.keys(some.start, rows.stop)
+            part = _take((bias if bias.dim() == 3 else bias[some])[..., rows, :], keys, -1)
+            # Detached: a mask that requires a gradient, even where none is recorded, keeps torch from its fused kernel.
+            part = part.detach().expand(some.stop - some.start, *part.shape[-3:])
+            chosen = (_take(t[some], keys, -2) for t in (key, value))
+            part = F.scaled_dot_product_attention(query[some, :, rows], *chosen, attn_mask=part, scale=plan.scale)
+            parts.append(part.transpose(1, 2))
+        results.append(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
+    return (results[0] if len(results) == 1 else torch.cat(results)).transpose(1, 2)
 
 
 def _inputs(logits: Logits) -> list[Tensor]:
@@ -188,10 +204,8 @@ class _Blockwise(torch.autograd.Function):
         if terms.fused(width):
             assert bias is not None
             query, key = inputs
-            key = key.expand(batch, -1, -1, -1)
-            # Detached: a mask that requires a gradient, even where none is recorded, keeps torch from its fused kernel.
-            mask = bias.detach().expand(*query.shape[:-1], key.shape[-2])
-            result = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=plan.scale)
+            full = bias.expand(*bias.shape[:-3], heads, query.shape[-2], plan.k)
+            result = _fused(query, key.expand(batch, -1, -1, -1), value, full, plan)
         else:
             result = value.new_empty(batch, heads, plan.rows[-1].stop, width)
             workspace = _Workspace(value)
@@ -254,7 +268,7 @@ class _Terms:
 
     def fused(self, width: int) -> bool:
         """Whether torch's kernel can do the forward pass."""
-        return self.widths == [width] and not self.parts and self.bias is not None and self.plan.kept is None
+        return self.widths == [width] and not self.parts and self.bias is not None
 
     def weights(self, b: int, rows: slice, keys: Keys, workspace: "_Workspace") -> Float[Tensor, "heads rows keys"]:
         total = None

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from synthattn.shapes import Bool, Float, Int
+from synthattn.tracing import traced
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,12 @@ class Band:
         return replace(self, values=self.values * weight)
 
     def with_parts(self, parts: tuple[Tensor, ...], rows: slice, example: int) -> "Band":
-        distance = self._distance()
-        distance = distance[rows] if distance.dim() == 2 else distance[example : example + 1, rows]
         (values,) = parts
-        return Band(values, distance)
+        if self.distance is None:
+            index = torch.arange(self.key_length, device=values.device)
+            return Band(values, index[None, :] - index[rows, None])
+        per_example = self.distance.dim() == 3
+        return Band(values, self.distance[example : example + 1, rows] if per_example else self.distance[rows])
 
     def to_bias(self) -> Float[Tensor, "batch heads q k"]:
         """The window written out, with arbitrary finite numbers outside it."""
@@ -102,7 +105,7 @@ class Outer:
         return Outer(a, b, self.key_length)
 
     def to_bias(self) -> Float[Tensor, "batch heads q k"]:
-        if torch.compiler.is_compiling():  # the number of rows of a that are needed would be baked into the graph
+        if traced(self.a):  # the number of rows of a that are needed would be baked into the graph
             j = torch.arange(self.key_length, device=self.a.device)
             width = self.b.shape[-1]
             return self.a.index_select(-1, j // width) * self.b.index_select(-1, j % width)

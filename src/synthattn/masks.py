@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from synthattn.shapes import Bool, Float
+from synthattn.tracing import traced
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,6 @@ class Mask:
     keep: Bool[Tensor, "batch k"] | None = None
     causal: bool = False
     allowed: Bool[Tensor, "*example q k"] | None = None
-
-    @property
-    def empty(self) -> bool:
-        return self.keep is None and not self.causal and self.allowed is None
 
     @property
     def per_example(self) -> bool:
@@ -75,7 +72,7 @@ class Mask:
         full = self.full(q, k, anchor.device)
         assert full is not None
         dead = ~full.any(dim=-1, keepdim=True)
-        if not torch.compiler.is_compiling() and not dead.any():
+        if not traced(dead) and not dead.any():
             return self, None
         if self.keep is not None and not self.causal and self.allowed is None:
             return Mask(keep=self.keep | dead[:, 0, 0]), dead
@@ -110,7 +107,8 @@ def from_torch(
     if attn_mask is None:
         return Mask(keep, is_causal), None
 
-    shapes = {(q, k), (batch * heads, q, k), (batch, 1, q, k), (batch, heads, q, k)}
+    # A tuple: the sizes of a traced graph cannot be hashed.
+    shapes = ((q, k), (batch * heads, q, k), (batch, 1, q, k), (batch, heads, q, k))
     if tuple(attn_mask.shape) not in shapes:
         raise ValueError(
             f"attn_mask must have shape (queries, keys) = ({q}, {k}), (batch * heads, queries, keys) = "
@@ -130,7 +128,7 @@ def from_torch(
     bias = attn_mask.masked_fill(forbidden, 0.0)
     if bias.dim() == 2:
         bias = bias.unsqueeze(0)
-    if torch.compiler.is_compiling():
+    if traced(attn_mask):
         return Mask(keep, is_causal, ~forbidden), bias
     # The usual float masks are nothing but zeros and minus infinities, or nothing but finite numbers.
     return (

@@ -52,6 +52,8 @@ X = torch.zeros(2, 5, 12)
     ("arguments", "message"),
     [
         ({"x": torch.zeros(5, 12)}, "x must have shape (batch, length, 12), got (5, 12)"),
+        ({"x": torch.zeros(2, 0, 12)}, "x holds no tokens: its shape is (2, 0, 12)"),
+        ({"x": torch.zeros(0, 5, 12)}, "x holds no tokens: its shape is (0, 5, 12)"),
         ({"x": torch.zeros(2, 5, 11)}, "x has width 11, the layer was built for d_model=12"),
         ({"x": torch.zeros(2, 5, 12, dtype=torch.long)}, "x must hold floats, got int64"),
         (

@@ -37,6 +37,40 @@ def test_traced_in_one_graph_for_all_lengths(spec, training, masks):
     assert graphs == 1
 
 
+@pytest.mark.parametrize("spec", ["random", "dense", "random+vanilla", "dense(window=5)"])
+@pytest.mark.parametrize("attn_mask", ["bool", "float"])
+def test_traced_with_other_arguments(spec, attn_mask):
+    """A mask, positions and a memory of another length, in one graph too."""
+    torch._dynamo.reset()
+    layer = make(spec, torch.float32)
+    compiled = torch.compile(layer, backend="eager", fullgraph=True, dynamic=True)
+    for q, k in ((LENGTH, 13), (MAX_LENGTH, 7), (5, MAX_LENGTH)):
+        x, memory = tokens(q, dtype=torch.float32), tokens(k, seed=3, dtype=torch.float32)
+        mask = torch.rand(q, k) < 0.3
+        mask = mask if attn_mask == "bool" else torch.randn(q, k).masked_fill(mask, float("-inf"))
+        arguments = {"attn_mask": mask, "positions": torch.arange(q).flip(0)}
+        torch.testing.assert_close(compiled(x, memory, **arguments), layer(x, memory, **arguments))
+
+
+def test_exported_with_an_attn_mask():
+    layer = make("random+vanilla", torch.float32).eval()
+    length = torch.export.Dim("length", min=2, max=MAX_LENGTH)
+    arguments = {"attn_mask": torch.zeros(LENGTH, LENGTH, dtype=torch.bool)}
+    shapes = {"x": {1: length}, "attn_mask": {0: length, 1: length}}
+    exported = torch.export.export(layer, (tokens(dtype=torch.float32),), arguments, dynamic_shapes=shapes).module()
+    for size in LENGTHS:
+        x, mask = tokens(size, dtype=torch.float32), torch.rand(size, size) < 0.3
+        torch.testing.assert_close(exported(x, attn_mask=mask), layer(x, attn_mask=mask))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_shapes_on_the_meta_device(spec):
+    layer = make(spec, torch.float32).to("meta")
+    x, pad = tokens(dtype=torch.float32).to("meta"), padding().to("meta")
+    for arguments in ({}, {"is_causal": True}, {"key_padding_mask": pad}, {"attn_mask": pad[:1].expand(LENGTH, -1)}):
+        assert layer(x, **arguments).shape == x.shape
+
+
 @pytest.mark.parametrize("spec", SPECS)
 def test_gradients_through_the_compiled_layer(spec):
     torch._dynamo.reset()
@@ -49,7 +83,6 @@ def test_gradients_through_the_compiled_layer(spec):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile's default backend needs a C++ compiler")
 @pytest.mark.parametrize("spec", ["random", "random+vanilla"])
 def test_compiled_to_machine_code(spec):

@@ -11,7 +11,7 @@ PACKAGE = Path(synthattn.__file__).parent
 
 # A module may import from its own layer and from those before it.
 LAYERS = [
-    ["shapes"],
+    ["shapes", "tracing"],
     ["logits", "masks"],
     ["batch_free", "banded", "blockwise", "reference"],
     ["attend"],
@@ -55,6 +55,8 @@ def imported_parts(path: Path) -> set[str]:
     """The parts of the package that a file imports: the first name after ``synthattn``."""
     parts = set()
     for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "synthattn":
             names = node.module.split(".")[1:2]
             parts.update(names or [alias.name for alias in node.names])
@@ -70,11 +72,13 @@ def test_dependencies_point_one_way():
     for path in files:
         own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         assert own in rank, f"{own} has no place in the layers"
-        upward = {part for part in imported_parts(path) if rank.get(part, 0) > rank[own]}
+        unknown = imported_parts(path) - set(rank)
+        assert not unknown, f"{path.relative_to(PACKAGE)} imports {unknown}, which is not a module"
+        upward = {part for part in imported_parts(path) if rank[part] > rank[own]}
         assert not upward, f"{path.relative_to(PACKAGE)} imports {upward} from above"
-        assert own == "__init__" or not any(
-            rank.get(part) == rank[own] and part != own for part in imported_parts(path)
-        ), f"{path.relative_to(PACKAGE)} imports a sibling"
+        assert own == "__init__" or not any(rank[part] == rank[own] and part != own for part in imported_parts(path)), (
+            f"{path.relative_to(PACKAGE)} imports a sibling"
+        )
 
 
 def test_the_reference_shares_nothing_with_what_it_checks():

@@ -10,14 +10,15 @@ from synthattn import batch_free
 from synthattn.masks import Mask
 from synthattn.shapes import Float
 from synthattn.synthesizers import Synthesizer, Tokens
+from synthattn.tracing import traced
 
 
 class ExponentialCache:
     """Per layer; never saved, never copied, and never stale.
 
     A tensor's version counter does not tell whether it has changed: fused optimizers and edits through ``.data`` leave
-    it as it is. So the parameters are compared by a fingerprint of their values, one cheap pass over them.
-    Off the CPU that would cost a synchronisation, more than the exponentials do, and nothing is kept.
+    it as it is. So a copy of the parameters is kept and compared, which costs a fraction of the exponentials. Off the
+    CPU that would cost a synchronisation, more than the exponentials do, and nothing is kept.
     """
 
     def __init__(self) -> None:
@@ -26,23 +27,24 @@ class ExponentialCache:
     def get(
         self, synthesizer: Synthesizer, query: Tokens, memory: Tokens, causal: bool
     ) -> Float[Tensor, "heads q k"] | None:
-        """The exponentials for inputs of these lengths, or None where they must not be kept."""
+        """The exponentials for inputs of these lengths, or None where they must not be kept, or it does not pay."""
+        q, k = query.length, memory.length
+        if not synthesizer.batch_free or q == 1 or not _plain_module(synthesizer):
+            return None
         sources = [*synthesizer.parameters(), *synthesizer.buffers()]
-        if not synthesizer.batch_free or not _constant(sources):
+        if not _constant(sources):
             return None
         synthesizer.check_lengths(query, memory)
-        q, k = query.length, memory.length
-        if q == 1:
-            return None  # one row of a decoding step is cheaper to compute than to look up
-        fingerprint = _fingerprint(sources)
+        heads = sources[0].shape[0]
+        if heads * q * k * WORTH < sum(t.numel() for t in sources):
+            return None
         entry = self._entries.get(causal)
-        if entry is None or not entry.serves(q, k, fingerprint):
+        current = entry is not None and entry.current(sources)
+        height, width = entry.exponentials.shape[-2:] if entry is not None and current else (0, 0)
+        if entry is None or height < q or width < k:
             # Kept for the longest input so far: shorter ones read its corner.
-            height, width = entry.exponentials.shape[-2:] if entry is not None else (0, 0)
-            if entry is not None and not entry.serves(0, 0, fingerprint):
-                height, width = 0, 0
-            height, width = max(q, height), max(k, width)
-            entry = _Entry(_compute(synthesizer, query, memory, height, width, causal), fingerprint)
+            exponentials = _compute(synthesizer, query, memory, max(q, height), max(k, width), causal)
+            entry = _Entry(exponentials, [t.detach().clone() for t in sources])
             self._entries[causal] = entry
         return entry.exponentials[:, :q, :k]
 
@@ -53,54 +55,42 @@ class ExponentialCache:
         return ExponentialCache, ()
 
 
+# Comparing a parameter with its copy costs about half of computing the exponential of a logit.
+WORTH = 2
+
+
 @dataclass(frozen=True)
 class _Entry:
     exponentials: Tensor
-    fingerprint: list[Tensor]
+    sources: list[Tensor]
 
-    def serves(self, q: int, k: int, fingerprint: list[Tensor]) -> bool:
-        height, width = self.exponentials.shape[-2:]
-        return (
-            height >= q
-            and width >= k
-            and len(self.fingerprint) == len(fingerprint)
-            and all(_same(a, b) for a, b in zip(self.fingerprint, fingerprint, strict=True))
+    def current(self, sources: list[Tensor]) -> bool:
+        """Whether the parameters still are what the exponentials were computed from."""
+        return len(sources) == len(self.sources) and all(
+            a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(sources, self.sources, strict=True)
         )
 
 
 def _constant(sources: list[Tensor]) -> bool:
     """Whether the values are plain memory on the CPU that no gradient has to flow back to."""
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled("cpu") or any(traced(t) for t in sources):
         return False
     wants_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in sources)
     return not wants_gradient and all(type(t) in (Tensor, nn.Parameter) and t.device.type == "cpu" for t in sources)
 
 
-def _fingerprint(sources: list[Tensor]) -> list[Tensor]:
-    """A random combination of the columns of each tensor: whatever changes a row visibly changes its entry."""
-    with torch.no_grad():
-        return [t.detach() @ _probe(t.shape[-1], t.dtype) if t.dim() else t.detach().clone() for t in sources]
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.dtype == b.dtype and torch.equal(a, b)
-
-
-_PROBES: dict[tuple[int, torch.dtype], Tensor] = {}
-
-
-def _probe(size: int, dtype: torch.dtype) -> Tensor:
-    if (size, dtype) not in _PROBES:
-        generator = torch.Generator().manual_seed(size)
-        _PROBES[size, dtype] = (torch.rand(size, generator=generator) + 0.5).to(dtype)
-    return _PROBES[size, dtype]
+def _plain_module(synthesizer: Synthesizer) -> bool:
+    """False where a hook wants to see every call."""
+    return not (synthesizer._forward_hooks or synthesizer._forward_pre_hooks)
 
 
 def _compute(
     synthesizer: Synthesizer, query: Tokens, memory: Tokens, q: int, k: int, causal: bool
 ) -> Float[Tensor, "heads q k"]:
-    # The vectors only carry the lengths: batch-free logits do not look at them.
-    tokens = [Tokens(t.vectors[:1, :1].expand(1, length, -1)) for t, length in ((query, q), (memory, k))]
-    with torch.no_grad():
-        logits = synthesizer(*tokens)
+    # An inference tensor could not be used in training later on, where a frozen matrix is read from here as well.
+    with torch.inference_mode(False), torch.no_grad():
+        # The vectors only carry the lengths: batch-free logits do not look at them.
+        width = query.vectors.shape[-1]
+        empty = torch.empty(1, 1, width, dtype=query.vectors.dtype)
+        logits = synthesizer(*(Tokens(empty.expand(1, length, width)) for length in (q, k)))
         return batch_free.exponential(logits, Mask(causal=causal).shared(q, k, query.vectors.device))

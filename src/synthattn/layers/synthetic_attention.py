@@ -11,7 +11,7 @@ from synthattn.layers.exponential_cache import ExponentialCache
 from synthattn.logits import Logits
 from synthattn.masks import Mask, from_torch
 from synthattn.shapes import Bool, Float, Int
-from synthattn.synthesizers import Mix, Sizes, Spec, Synthesizer, Term, Tokens, build, parse
+from synthattn.synthesizers import Mix, Mixture, Sizes, Spec, Synthesizer, Term, Tokens, build, parse
 from synthattn.synthesizers.base import Resize, split_heads
 
 
@@ -171,13 +171,15 @@ class SyntheticAttention(nn.Module):
             raise ValueError(f"max_length must be at least 1, got {max_length}")
         with torch.no_grad():
             self.synthesizer.resize_max_length(max_length, how)
+        parts = self.synthesizer.synthesizers if isinstance(self.synthesizer, Mixture) else [self.synthesizer]
+        self.spec = Spec(tuple(t.after_resize(p) for t, p in zip(self.spec.terms, parts, strict=True)))
 
     def _tokens(
         self, x: Tensor, memory: Tensor | None, positions: Tensor | None, memory_positions: Tensor | None
     ) -> tuple[Tokens, Tokens]:
         _check_tokens("x", x, self.d_model)
         _check_positions("positions", positions, x)
-        query = Tokens(x, positions)
+        query = Tokens(x, None if positions is None else positions.long())
         if memory is None:
             if memory_positions is not None:
                 raise ValueError("memory_positions was given without memory; use positions")
@@ -186,7 +188,7 @@ class SyntheticAttention(nn.Module):
         if memory.shape[0] != x.shape[0]:
             raise ValueError(f"x has {x.shape[0]} examples, memory has {memory.shape[0]}")
         _check_positions("memory_positions", memory_positions, memory)
-        return query, Tokens(memory, memory_positions)
+        return query, Tokens(memory, None if memory_positions is None else memory_positions.long())
 
     def _attend_cached(self, query: Tokens, source: Tokens, value: Tensor, mask: Mask) -> Tensor | None:
         """Batch-free attention with exponentials kept from the last call; None where they cannot be used."""
@@ -225,6 +227,8 @@ def _check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length:
 def _check_tokens(name: str, x: Tensor, d_model: int) -> None:
     if x.dim() != 3:
         raise ValueError(f"{name} must have shape (batch, length, {d_model}), got {tuple(x.shape)}")
+    if x.shape[0] == 0 or x.shape[1] == 0:
+        raise ValueError(f"{name} holds no tokens: its shape is {tuple(x.shape)}")
     if x.shape[-1] != d_model:
         raise ValueError(f"{name} has width {x.shape[-1]}, the layer was built for d_model={d_model}")
     if not x.is_floating_point():

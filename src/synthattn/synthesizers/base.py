@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from synthattn.logits import Logits
 from synthattn.shapes import Float, Int
+from synthattn.tracing import traced
 
 Resize = Literal["pad", "interpolate"]
 
@@ -23,6 +24,12 @@ class Tokens:
     @property
     def length(self) -> int:
         return self.vectors.shape[1]
+
+    def places(self) -> Int[Tensor, "*batch length"]:
+        """The positions, written out where they are 0, 1, 2, ..."""
+        if self.positions is not None:
+            return self.positions
+        return torch.arange(self.length, device=self.vectors.device)
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class Synthesizer(nn.Module):
                     f"input has {tokens.length} positions, {self.name} was built for max_length={self.max_length}; "
                     f"shorten the input or call resize_max_length({tokens.length})"
                 )
-            if tokens.positions is None or torch.compiler.is_compiling() or tokens.positions.numel() == 0:
+            if tokens.positions is None or traced(tokens.positions):
                 continue
             low, high = (int(t) for t in tokens.positions.aminmax())
             if low < 0:
@@ -93,6 +100,26 @@ class Synthesizer(nn.Module):
                     f"positions go up to {high}, {self.name} was built for max_length={self.max_length} "
                     f"(positions 0 to {self.max_length - 1}); call resize_max_length({high + 1})"
                 )
+
+
+def is_plain_linear(projection: nn.Module) -> bool:
+    """False where something else wants to see the projection being called: an adapter in its place, a hook."""
+    hooks = (
+        projection._forward_hooks,
+        projection._forward_pre_hooks,
+        projection._backward_hooks,
+        projection._backward_pre_hooks,
+    )
+    return type(projection) is nn.Linear and not any(hooks) and "forward" not in projection.__dict__
+
+
+def hidden_layer(
+    projection: nn.Module, vectors: Float[Tensor, "batch length d_model"], heads: int
+) -> Float[Tensor, "batch heads length dim"]:
+    """``relu(W_1 x + b_1)``, split over heads."""
+    hidden = projection(vectors)
+    # In place spares a pass, where nobody else holds what the projection returned.
+    return split_heads(hidden.relu_() if is_plain_linear(projection) else hidden.relu(), heads)
 
 
 def split_heads(vectors: Float[Tensor, "batch length inner"], heads: int) -> Float[Tensor, "batch heads length dim"]:
@@ -113,7 +140,7 @@ def first(table: Float[Tensor, "..."], dim: int, length: int) -> Float[Tensor, "
 
     A view of the whole has other properties than one of a part, for which a traced graph would exclude that length.
     """
-    if torch.compiler.is_compiling():
+    if traced(table):
         return table.index_select(dim, torch.arange(length, device=table.device))
     return table.narrow(dim, 0, length)
 

@@ -12,10 +12,10 @@ from synthattn.synthesizers.base import (
     Sizes,
     Synthesizer,
     Tokens,
+    hidden_layer,
     replace_parameter,
     resized,
     rows_at,
-    split_heads,
 )
 from synthattn.synthesizers.local_dense import LocalDenseSynthesizer
 from synthattn.synthesizers.spec import Term
@@ -49,9 +49,9 @@ class DenseSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         self.check_lengths(query, memory)
-        hidden = self.hidden(query.vectors).relu_()
+        hidden = hidden_layer(self.hidden, query.vectors, self.num_heads)
         bias = None if self.key_bias is None else rows_at(self.key_bias, memory).unsqueeze(-2)
-        return Logits((Features(split_heads(hidden, self.num_heads), rows_at(self.keys, memory)),), bias)
+        return Logits((Features(hidden, rows_at(self.keys, memory)),), bias)
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         fresh = self.keys.new_empty(len(self.keys), max_length, self.keys.shape[-1])

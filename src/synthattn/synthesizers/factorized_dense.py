@@ -13,9 +13,9 @@ from synthattn.synthesizers.base import (
     Sizes,
     Synthesizer,
     Tokens,
+    hidden_layer,
     replace_parameter,
     resized,
-    split_heads,
 )
 from synthattn.synthesizers.spec import Term, at_least_one
 
@@ -50,7 +50,7 @@ class FactorizedDenseSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         self.check_lengths(query, memory)
-        hidden = split_heads(self.hidden(query.vectors).relu_(), self.num_heads)
+        hidden = hidden_layer(self.hidden, query.vectors, self.num_heads)
         a = hidden @ self.a.mT + self.a_bias.unsqueeze(-2)
         b = hidden @ self.b.mT + self.b_bias.unsqueeze(-2)
         if memory.positions is None:
@@ -82,6 +82,10 @@ class FactorizedDense(Term):
         for option in ("a", "b"):
             if getattr(self, option) is not None:
                 at_least_one(self.name, option, getattr(self, option))
+
+    def after_resize(self, synthesizer: Synthesizer) -> "FactorizedDense":
+        assert isinstance(synthesizer, FactorizedDenseSynthesizer)
+        return FactorizedDense(a=synthesizer.a.shape[1], b=synthesizer.b.shape[1])
 
     def build(self, sizes: Sizes) -> FactorizedDenseSynthesizer:
         n = sizes.require_max_length(self.name)

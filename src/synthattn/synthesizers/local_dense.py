@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from synthattn.logits import Band, Logits
-from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, split_heads
+from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, hidden_layer
 
 
 class LocalDenseSynthesizer(Synthesizer):
@@ -33,7 +33,7 @@ class LocalDenseSynthesizer(Synthesizer):
             nn.init.zeros_(self.key_bias)
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
-        hidden = split_heads(self.hidden(query.vectors).relu_(), self.num_heads)
+        hidden = hidden_layer(self.hidden, query.vectors, self.num_heads)
         values = hidden @ self.keys.mT
         if self.key_bias is not None:
             values = values + self.key_bias.unsqueeze(-2)
@@ -44,7 +44,4 @@ def _distance(query: Tokens, memory: Tokens) -> torch.Tensor | None:
     """Key position minus query position; None where that is the plain ``j - i``."""
     if query.positions is None and memory.positions is None and query.length == memory.length:
         return None
-    here, there = (
-        torch.arange(t.length, device=t.vectors.device) if t.positions is None else t.positions for t in (query, memory)
-    )
-    return there.unsqueeze(-2) - here.unsqueeze(-1)
+    return memory.places().unsqueeze(-2) - query.places().unsqueeze(-1)

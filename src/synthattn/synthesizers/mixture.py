@@ -75,6 +75,10 @@ class Mixture(Synthesizer):
         assert total is not None, "a mixture of nothing"
         return total
 
+    def check_lengths(self, query: Tokens, memory: Tokens) -> None:
+        for term in self.synthesizers:
+            term.check_lengths(query, memory)
+
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         for term in self.synthesizers:
             term.resize_max_length(max_length, how)

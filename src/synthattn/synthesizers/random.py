@@ -16,9 +16,7 @@ def read_matrix(matrix: Float[Tensor, "heads n n"], query: Tokens, memory: Token
     """The entries of R at the positions of queries and keys; the top-left corner where these are 0, 1, 2, ..."""
     if query.positions is None and memory.positions is None:
         return first(first(matrix, 1, query.length), 2, memory.length)
-    rows, columns = (
-        torch.arange(t.length, device=matrix.device) if t.positions is None else t.positions for t in (query, memory)
-    )
+    rows, columns = query.places(), memory.places()
     entries = matrix[:, rows.unsqueeze(-1), columns.unsqueeze(-2)]
     return entries if entries.dim() == 3 else entries.transpose(0, 1)
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from synthattn.logits import Logits
 from synthattn.shapes import Float, Int
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens
-from synthattn.synthesizers.spec import Term, at_least_one
+from synthattn.synthesizers.spec import Term
+from synthattn.tracing import traced
 
 
 def bucket(
@@ -51,13 +52,9 @@ class RelativeSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         # A traced graph would exclude lengths at which the view of the diagonals has other properties.
-        if query.positions is None and memory.positions is None and not torch.compiler.is_compiling():
+        if query.positions is None and memory.positions is None and not traced(self.table):
             return Logits(bias=self._diagonals(query.length, memory.length))
-        here, there = (
-            torch.arange(t.length, device=self.table.device) if t.positions is None else t.positions
-            for t in (query, memory)
-        )
-        distance = there.unsqueeze(-2) - here.unsqueeze(-1)
+        distance = memory.places().unsqueeze(-2) - query.places().unsqueeze(-1)
         bias = self._at(distance)
         return Logits(bias=bias if bias.dim() == 3 else bias.transpose(0, 1))
 
@@ -81,7 +78,6 @@ class Relative(Term):
     bidirectional: bool = True
 
     def __post_init__(self) -> None:
-        at_least_one(self.name, "buckets", self.buckets)
         smallest = 4 if self.bidirectional else 2
         if self.buckets < smallest or self.buckets % smallest:
             raise ValueError(f"relative: buckets must be a multiple of {smallest}, got {self.buckets}")

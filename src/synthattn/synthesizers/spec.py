@@ -28,6 +28,10 @@ class Term:
     def build(self, sizes: "Sizes") -> "Synthesizer":
         raise NotImplementedError
 
+    def after_resize(self, synthesizer: "Synthesizer") -> "Term":
+        """The term that builds a synthesizer of the sizes that this one has after ``resize_max_length``."""
+        return self
+
     def __str__(self) -> str:
         """The shortest text that parses to this: options that have their default are left out."""
         options = [

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from synthattn.logits import Features, Logits
-from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, split_heads
+from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, is_plain_linear, split_heads
 from synthattn.synthesizers.spec import Term
 
 
@@ -41,7 +41,7 @@ class VanillaSynthesizer(Synthesizer):
         return Logits((Features(queries, keys, self.scale),))
 
     def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
-        if not _plain_linear(self.query):
+        if not is_plain_linear(self.query):
             return super().weighted_logits(query, memory, weight)
         # Weighing the rows of W_Q spares a pass over the queries of the whole batch.
         rows = (weight * self.scale).expand(self.num_heads, 1, 1).repeat_interleave(self.head_dim, 0).view(-1)
@@ -49,12 +49,6 @@ class VanillaSynthesizer(Synthesizer):
         queries = F.linear(query.vectors, self.query.weight * rows[:, None], bias)
         keys = split_heads(self.key(memory.vectors), self.num_heads)
         return Logits((Features(split_heads(queries, self.num_heads), keys),))
-
-
-def _plain_linear(projection: nn.Module) -> bool:
-    """False where something else wants to see the projection being called: an adapter in its place, a hook."""
-    hooks = (projection._forward_hooks, projection._forward_pre_hooks, projection._backward_hooks)
-    return type(projection) is nn.Linear and not any(hooks)
 
 
 @dataclass(frozen=True)
