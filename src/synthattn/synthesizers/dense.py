@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import nn
-
 from synthattn.logits import Features, Logits
 from synthattn.synthesizers.base import (
     Resize,
@@ -17,35 +14,21 @@ from synthattn.synthesizers.base import (
     resized,
     rows_at,
 )
-from synthattn.synthesizers.local_dense import LocalDenseSynthesizer
+from synthattn.synthesizers.local_dense import LearnedKeys, LocalDenseSynthesizer
 from synthattn.synthesizers.spec import Term
 
 
-class DenseSynthesizer(Synthesizer):
+class DenseSynthesizer(LearnedKeys):
     """``hidden`` is the paper's W_1 (d x d, split over heads), ``keys`` its W_2 (d_h x N for each head).
 
     W_2 acts as one learned key per position, which is why the dot-product kernels serve here too. The authors' Mesh
     code shares W_2 between the heads and has no biases: ``dense(shared_keys=true, bias=false)``.
     """
 
-    name = "dense"
-
     def __init__(self, sizes: Sizes, shared_keys: bool, bias: bool) -> None:
-        super().__init__()
-        self.num_heads = sizes.num_heads
-        self.max_length = sizes.require_max_length(self.name)
-        tables = 1 if shared_keys else sizes.num_heads
-        self.hidden = nn.Linear(sizes.d_model, sizes.inner, bias=bias)
-        self.keys = nn.Parameter(torch.empty(tables, self.max_length, sizes.head_dim))
-        self.key_bias = nn.Parameter(torch.empty(tables, self.max_length)) if bias else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.xavier_uniform_(self.hidden.weight)
-        nn.init.normal_(self.keys, std=self.keys.shape[-1] ** -0.5)
-        if self.key_bias is not None:
-            nn.init.zeros_(self.hidden.bias)
-            nn.init.zeros_(self.key_bias)
+        max_length = sizes.require_max_length(self.name)
+        super().__init__(sizes, max_length, shared_keys, bias)
+        self.max_length = max_length
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         self.check_lengths(query, memory)

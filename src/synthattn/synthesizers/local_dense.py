@@ -11,18 +11,18 @@ from synthattn.logits import Band, Logits
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, hidden_layer
 
 
-class LocalDenseSynthesizer(Synthesizer):
-    """``keys`` holds W_2, one learned key per distance. In a mixture, nothing outside the window is attended to."""
+class LearnedKeys(Synthesizer):
+    """What dense and local dense share: the hidden layer W_1, b_1, and W_2, b_2 as a learned key per entry of a row."""
 
     name = "dense"
 
-    def __init__(self, sizes: Sizes, window: int, shared_keys: bool, bias: bool) -> None:
+    def __init__(self, sizes: Sizes, entries: int, shared_keys: bool, bias: bool) -> None:
         super().__init__()
         self.num_heads = sizes.num_heads
         tables = 1 if shared_keys else sizes.num_heads
         self.hidden = nn.Linear(sizes.d_model, sizes.inner, bias=bias)
-        self.keys = nn.Parameter(torch.empty(tables, window, sizes.head_dim))
-        self.key_bias = nn.Parameter(torch.empty(tables, window)) if bias else None
+        self.keys = nn.Parameter(torch.empty(tables, entries, sizes.head_dim))
+        self.key_bias = nn.Parameter(torch.empty(tables, entries)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -31,6 +31,10 @@ class LocalDenseSynthesizer(Synthesizer):
         if self.key_bias is not None:
             nn.init.zeros_(self.hidden.bias)
             nn.init.zeros_(self.key_bias)
+
+
+class LocalDenseSynthesizer(LearnedKeys):
+    """``keys`` holds W_2, one learned key per distance. In a mixture, nothing outside the window is attended to."""
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         hidden = hidden_layer(self.hidden, query.vectors, self.num_heads)
