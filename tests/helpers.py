@@ -25,6 +25,7 @@ SPECS = [
     "random+vanilla",
     "dense+vanilla",
     "random+dense",
+    "dense(shared_keys=true, shared_query=true, bias=false)+vanilla",
     "random+factorized_random(rank=2)",
     "factorized_random(rank=3)+vanilla",
     "factorized_dense+vanilla",

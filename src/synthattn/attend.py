@@ -47,6 +47,16 @@ def attend(
     return result if dead is None else result.masked_fill(dead, 0.0)
 
 
+def attend_plain(
+    logits: Logits,
+    value: Float[Tensor, "batch heads k width"],
+    mask: Mask = NO_MASK,
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch heads q width"]:
+    """The same in two steps: the weights, then their product with the values."""
+    return _apply(attention_weights(logits, mask, value.shape[0]), value, dropout)
+
+
 def attention_weights(logits: Logits, mask: Mask, batch: int) -> Float[Tensor, "batch heads q k"]:
     """The weights themselves, before dropout. Rows sum to one, or to zero where every key is masked."""
     mask, dead = mask.within(logits.windows()).revived(logits.query_length, logits.key_length)
@@ -68,9 +78,11 @@ def _attend_live(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> T
         return _fused(logits, value, mask, dropout)
     if dropout == 0.0 and blockwise.applies(logits, value):
         return blockwise.attend(logits, value, mask)
-    weights = _softmax(logits, mask)
-    if dropout > 0.0:
-        weights = F.dropout(weights, dropout)
+    return _apply(_softmax(logits, mask), value, dropout)
+
+
+def _apply(weights: Tensor, value: Tensor, dropout: float) -> Tensor:
+    weights = F.dropout(weights, dropout) if dropout > 0.0 else weights
     return weights.to(value.dtype) @ value
 
 

@@ -88,8 +88,12 @@ def from_torch(
     heads: int,
     q: int,
     k: int,
+    offset: int = 0,
+    device: torch.device | None = None,
 ) -> tuple[Mask, Float[Tensor, "*batch #heads q k"] | None]:
     """Read masks in the convention of ``torch.nn.MultiheadAttention`` (True = ignore).
+
+    ``offset`` tokens came before the queries: with ``is_causal``, query i sees the keys 0..offset + i.
 
     Returns the mask, and the finite part of a float ``attn_mask`` as a bias to add to the logits.
     """
@@ -104,8 +108,22 @@ def from_torch(
                 f"key_padding_mask must have shape (batch, keys) = ({batch}, {k}), got {tuple(key_padding_mask.shape)}"
             )
         keep = ~key_padding_mask
+    mask, bias = _from_attn_mask(attn_mask, batch, heads, q, k)
+    if not is_causal:
+        return replace(mask, keep=keep), bias
+    if offset == 0:
+        return replace(mask, keep=keep, causal=True), bias
+    if offset + 1 >= k:  # the first query already sees all keys
+        return replace(mask, keep=keep), bias
+    past = torch.ones(q, k, dtype=torch.bool, device=device).tril(offset)
+    return replace(mask.within([past]), keep=keep), bias
+
+
+def _from_attn_mask(
+    attn_mask: Tensor | None, batch: int, heads: int, q: int, k: int
+) -> tuple[Mask, Float[Tensor, "*batch #heads q k"] | None]:
     if attn_mask is None:
-        return Mask(keep, is_causal), None
+        return Mask(), None
 
     # A tuple: the sizes of a traced graph cannot be hashed.
     shapes = ((q, k), (batch * heads, q, k), (batch, 1, q, k), (batch, heads, q, k))
@@ -117,7 +135,7 @@ def from_torch(
     if attn_mask.dim() == 3:
         attn_mask = attn_mask.reshape(batch, heads, q, k)
     if attn_mask.dtype == torch.bool:
-        return Mask(keep, is_causal, ~attn_mask), None
+        return Mask(allowed=~attn_mask), None
     if not attn_mask.is_floating_point():
         raise ValueError(
             f"attn_mask must be bool (True = may not attend) or float (added to the logits), "
@@ -129,10 +147,10 @@ def from_torch(
     if bias.dim() == 2:
         bias = bias.unsqueeze(0)
     if traced(attn_mask):
-        return Mask(keep, is_causal, ~forbidden), bias
+        return Mask(allowed=~forbidden), bias
     # The usual float masks are nothing but zeros and minus infinities, or nothing but finite numbers.
     return (
-        Mask(keep, is_causal, ~forbidden if forbidden.any() else None),
+        Mask(allowed=~forbidden if forbidden.any() else None),
         bias if attn_mask.requires_grad or bias.any() else None,
     )
 

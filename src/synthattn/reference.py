@@ -60,7 +60,11 @@ def vanilla(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Te
 
 
 def dense(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Tensor:
-    hidden = torch.relu(_per_head(s.hidden, x, s.num_heads))
+    return dense_from(s, _per_head(s.hidden, x, s.num_heads), at_i, at_j)
+
+
+def dense_from(s: Any, projected: Tensor, at_i: Tensor, at_j: Tensor) -> Tensor:
+    hidden = torch.relu(projected)
     w_2 = s.keys.expand(s.num_heads, -1, -1)
     rows = torch.einsum("bhie,hne->bhin", hidden, w_2)
     if s.key_bias is not None:
@@ -119,7 +123,14 @@ def t5_bucket(distance: int, buckets: int, max_distance: int, bidirectional: boo
 
 
 def mixture(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Tensor:
-    parts = [(term.weighted, _logits(term, x, memory, at_i, at_j)) for term in s.terms]
+    parts = []
+    for term in s.terms:
+        if getattr(term, "shares_query", False):  # dense on the queries of the dot product, which are not yet scaled
+            (dot_product,) = [other for other in s.terms if other.name == "vanilla"]
+            queries = _per_head(dot_product.query, x, dot_product.num_heads)
+            parts.append((term.weighted, dense_from(term, queries, at_i, at_j)))
+        else:
+            parts.append((term.weighted, _logits(term, x, memory, at_i, at_j)))
     weighted = [part for counts, part in parts if counts]
     added = [part for counts, part in parts if not counts]
     if s.weights is None:

@@ -7,6 +7,7 @@ import torch
 
 from helpers import make, tokens
 from synthattn import SyntheticAttention, parse
+from synthattn.layers import Remembered
 
 LAYER = {"d_model": 12, "num_heads": 3, "attention": "random", "max_length": 8}
 
@@ -29,6 +30,11 @@ LAYER = {"d_model": 12, "num_heads": 3, "attention": "random", "max_length": 8}
         ),
         ({"attention": "ramdom"}, "unknown attention 'ramdom'; did you mean random"),
         ({"attention": 3}, "attention must be a text such as 'random+vanilla', got int"),
+        (
+            {"attention": "dense(shared_query=true)+random"},
+            "dense(shared_query=true) takes the queries of the one dot product in its mixture, "
+            "dense(shared_query=true)+random has 0; write for example 'dense(shared_query=true)+vanilla'",
+        ),
         (
             {"attention": "factorized_random(rank=9)"},
             "factorized_random: rank=9 exceeds max_length=8; a 8 x 8 matrix has at most rank 8, use random instead",
@@ -62,6 +68,12 @@ X = torch.zeros(2, 5, 12)
         ),
         ({"memory": torch.zeros(2, 9, 12)}, "input has 9 positions, random was built for max_length=8"),
         ({"memory": torch.zeros(3, 5, 12)}, "x has 2 examples, memory has 3"),
+        ({"offset": 2}, "offset=2 was given without the memory of the tokens before x"),
+        (
+            {"memory": Remembered(torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 5, 4))},
+            "memory was remembered with keys, by another layer",
+        ),
+        ({"memory": Remembered(None, torch.zeros(1, 3, 5, 4))}, "x has 2 examples, memory has 1"),
         ({"memory": torch.zeros(5, 12)}, "memory must have shape (batch, length, 12), got (5, 12)"),
         (
             {"key_padding_mask": torch.zeros(2, 6, dtype=torch.bool)},
@@ -129,3 +141,17 @@ def test_resize():
 def test_not_a_text():
     with pytest.raises(ValueError, match="attention must be a text such as 'random\\+vanilla', got NoneType"):
         parse(None)  # pyright: ignore
+
+
+@pytest.mark.parametrize("spec", ["random", "fixed_random", "dense", "factorized_random"])
+def test_loading_tables_of_another_length(spec):
+    old, new = make(spec, max_length=16), make(spec, max_length=23)
+    with pytest.raises(RuntimeError, match=r"was saved with max_length=16, \w+ was built for max_length=23") as caught:
+        new.load_state_dict(old.state_dict())
+    assert "resize_max_length(16), load, and resize again" in str(caught.value)
+    assert "size mismatch" not in str(caught.value)
+    new.resize_max_length(16)
+    new.load_state_dict(old.state_dict())
+    new.resize_max_length(23)
+    x = tokens()
+    torch.testing.assert_close(new(x), old(x))

@@ -1,18 +1,26 @@
 """``SyntheticAttention``: multi-head attention with any synthesizer in place of the dot product."""
 
-from typing import Literal, overload
+from typing import Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
 
 from synthattn import batch_free
-from synthattn.attend import attend, attention_weights
+from synthattn.attend import attend, attend_plain, attention_weights
 from synthattn.layers.exponential_cache import ExponentialCache
 from synthattn.logits import Logits
 from synthattn.masks import Mask, from_torch
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers import Mix, Mixture, Sizes, Spec, Synthesizer, Term, Tokens, build, parse
 from synthattn.synthesizers.base import Resize, split_heads
+
+
+class Remembered(NamedTuple):
+    """What attention needs of the tokens attended to: decoding keeps it instead of the tokens."""
+
+    keys: Float[Tensor, "batch heads k key"] | None
+    """None where no dot product looks at the tokens."""
+    values: Float[Tensor, "batch heads k width"]
 
 
 class SyntheticAttention(nn.Module):
@@ -29,6 +37,8 @@ class SyntheticAttention(nn.Module):
         mix: how a mixture weighs its terms: ``"softmax"`` (the paper: learned per head, summing to one), ``"sum"``
             (unweighted, as in the paper's C4 runs) or ``"sigmoid"`` (the authors' code: one scalar per layer).
     """
+
+    takes_position_bias = True
 
     def __init__(
         self,
@@ -76,13 +86,16 @@ class SyntheticAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: Tensor | None = None,
+        memory: Tensor | Remembered | None = None,
         *,
         key_padding_mask: Tensor | None = None,
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         positions: Tensor | None = None,
         memory_positions: Tensor | None = None,
+        offset: int = 0,
+        position_bias: Tensor | None = None,
+        plain: bool = False,
         need_weights: Literal[False] = False,
     ) -> Tensor: ...
 
@@ -90,58 +103,80 @@ class SyntheticAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: Tensor | None = None,
+        memory: Tensor | Remembered | None = None,
         *,
         key_padding_mask: Tensor | None = None,
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         positions: Tensor | None = None,
         memory_positions: Tensor | None = None,
+        offset: int = 0,
+        position_bias: Tensor | None = None,
+        plain: bool = False,
         need_weights: Literal[True],
     ) -> tuple[Tensor, Tensor]: ...
 
     def forward(
         self,
         x: Float[Tensor, "batch q d_model"],
-        memory: Float[Tensor, "batch k d_model"] | None = None,
+        memory: Float[Tensor, "batch k d_model"] | Remembered | None = None,
         *,
         key_padding_mask: Bool[Tensor, "batch k"] | None = None,
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
         positions: Int[Tensor, "*batch q"] | None = None,
         memory_positions: Int[Tensor, "*batch k"] | None = None,
+        offset: int = 0,
+        position_bias: Float[Tensor, "*batch heads q k"] | None = None,
+        plain: bool = False,
         need_weights: bool = False,
     ) -> Float[Tensor, "batch q d_model"] | tuple[Float[Tensor, "batch q d_model"], Float[Tensor, "batch heads q k"]]:
         """Attend from ``x`` to itself, or to ``memory``.
 
         Args:
             x: queries.
-            memory: what to attend to, ``x`` unless given.
+            memory: what to attend to, ``x`` unless given: tokens, or what ``remember`` made of them.
             key_padding_mask: True = ignore this key.
             attn_mask: bool, True = may not attend, or float, added to the logits; ``(q, k)``,
                 ``(batch * heads, q, k)`` or ``(batch, 1 or heads, q, k)``.
-            is_causal: query i attends to the keys 0..i.
-            positions: where the tokens of ``x`` stand, 0, 1, 2, ... unless given: ``(q,)`` or ``(batch, q)``.
-            memory_positions: the same for ``memory``.
+            is_causal: query i attends to the keys 0..offset + i.
+            positions: where the tokens of ``x`` stand, offset, offset + 1, ... unless given: ``(q,)`` or
+                ``(batch, q)``.
+            memory_positions: the same for ``memory``, from 0 on unless given.
+            offset: how many tokens came before ``x``, for decoding with a memory of what was decoded so far.
+            position_bias: added to the logits, ``(heads, q, k)`` or ``(batch, heads, q, k)``.
+            plain: compute the weights and multiply, in place of faster ways to the same result.
             need_weights: also return the attention weights (before dropout).
 
         Rows that keep no key give zeros (then the output projection's bias).
         """
-        query, source = self._tokens(x, memory, positions, memory_positions)
+        query, source = self._tokens(x, memory, positions, memory_positions, offset)
         batch, q, k = x.shape[0], query.length, source.length
-        mask, bias = from_torch(key_padding_mask, attn_mask, is_causal, batch, self.num_heads, q, k)
-        value = split_heads(self.value(source.vectors), self.num_heads)
+        mask, bias = from_torch(key_padding_mask, attn_mask, is_causal, batch, self.num_heads, q, k, offset, x.device)
+        value = memory.values if isinstance(memory, Remembered) else self._values(source.vectors)
 
         heads = None
-        if bias is None and not need_weights:
+        if bias is None and position_bias is None and not need_weights and not plain:
             heads = self._attend_cached(query, source, value, mask)
         if heads is not None:
             return self._merge(heads)
         logits = self.synthesizer(query, source)
-        if bias is not None:
-            logits = logits + Logits(bias=bias)
-        y = self._merge(attend(logits, value, mask, self.dropout if self.training else 0.0))
+        for extra in (bias, position_bias):
+            if extra is not None:
+                logits = logits + Logits(bias=extra)
+        dropout = self.dropout if self.training else 0.0
+        y = self._merge((attend_plain if plain else attend)(logits, value, mask, dropout))
         return (y, attention_weights(logits, mask, batch)) if need_weights else y
+
+    def remember(self, memory: Float[Tensor, "batch k d_model"]) -> Remembered:
+        """Project tokens that will be attended to; ``forward`` takes the result as its ``memory``."""
+        _check_tokens("memory", memory, self.d_model)
+        return Remembered(self.synthesizer.remember(Tokens(memory)), self._values(memory))
+
+    @property
+    def reads_memory(self) -> bool:
+        """Whether the logits depend on the tokens attended to, so that decoding must keep keys."""
+        return self.synthesizer.reads_memory
 
     def logits(
         self,
@@ -175,20 +210,39 @@ class SyntheticAttention(nn.Module):
         self.spec = Spec(tuple(t.after_resize(p) for t, p in zip(self.spec.terms, parts, strict=True)))
 
     def _tokens(
-        self, x: Tensor, memory: Tensor | None, positions: Tensor | None, memory_positions: Tensor | None
+        self,
+        x: Tensor,
+        memory: Tensor | Remembered | None,
+        positions: Tensor | None,
+        memory_positions: Tensor | None,
+        offset: int = 0,
     ) -> tuple[Tokens, Tokens]:
         _check_tokens("x", x, self.d_model)
         _check_positions("positions", positions, x)
+        if positions is None and offset > 0:
+            positions = torch.arange(offset, offset + x.shape[1], device=x.device)
         query = Tokens(x, None if positions is None else positions.long())
         if memory is None:
+            if offset > 0:
+                raise ValueError(f"offset={offset} was given without the memory of the tokens before x")
             if memory_positions is not None:
                 raise ValueError("memory_positions was given without memory; use positions")
             return query, query
-        _check_tokens("memory", memory, self.d_model)
+        keys = None
+        if isinstance(memory, Remembered):
+            keys = memory.keys
+            if (keys is None) == self.reads_memory:
+                raise ValueError(
+                    f"memory was remembered {'without' if keys is None else 'with'} keys, by another layer"
+                )
+            # Stands in for tokens that are no longer there: only their number counts.
+            memory = x[:1, :1].expand(memory.values.shape[0], memory.values.shape[-2], -1)
+        else:
+            _check_tokens("memory", memory, self.d_model)
         if memory.shape[0] != x.shape[0]:
             raise ValueError(f"x has {x.shape[0]} examples, memory has {memory.shape[0]}")
         _check_positions("memory_positions", memory_positions, memory)
-        return query, Tokens(memory, None if memory_positions is None else memory_positions.long())
+        return query, Tokens(memory, None if memory_positions is None else memory_positions.long(), keys)
 
     def _attend_cached(self, query: Tokens, source: Tokens, value: Tensor, mask: Mask) -> Tensor | None:
         """Batch-free attention with exponentials kept from the last call; None where they cannot be used."""
@@ -201,6 +255,9 @@ class SyntheticAttention(nn.Module):
             return None
         shared = mask.shared(query.length, source.length, value.device)
         return batch_free.attend_exponential(exponentials, value, mask, shared)
+
+    def _values(self, tokens: Float[Tensor, "batch k d_model"]) -> Float[Tensor, "batch heads k width"]:
+        return split_heads(self.value(tokens), self.num_heads)
 
     def _merge(self, heads: Float[Tensor, "batch heads q width"]) -> Float[Tensor, "batch q d_model"]:
         return self.output(heads.transpose(1, 2).flatten(2))

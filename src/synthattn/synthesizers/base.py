@@ -1,7 +1,7 @@
 """What every synthesizer shares: its inputs, its sizes, its interface, and how tables are read at positions."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +16,19 @@ Resize = Literal["pad", "interpolate"]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token vectors and where they stand; no positions means 0, 1, 2, ..."""
+    """Token vectors and where they stand; no positions means 0, 1, 2, ...
+
+    Attributes:
+        vectors: where ``keys`` are given, only their number counts.
+        positions: where the tokens stand.
+        keys: what ``Synthesizer.remember`` made of the tokens earlier.
+        projected: the queries of a dot product, not yet scaled, where the terms of a mixture share them.
+    """
 
     vectors: Float[Tensor, "batch length d_model"]
     positions: Int[Tensor, "*batch length"] | None = None
+    keys: Float[Tensor, "batch heads length key"] | None = None
+    projected: Float[Tensor, "batch heads length dim"] | None = None
 
     @property
     def length(self) -> int:
@@ -73,12 +82,32 @@ class Synthesizer(nn.Module):
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         raise NotImplementedError
 
+    def remember(self, memory: Tokens) -> Float[Tensor, "batch heads length key"] | None:
+        """What the logits need of the tokens attended to, for decoding to keep; None where it is nothing."""
+        return None
+
     def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
         """The logits times a weight that broadcasts against ``(heads, q, k)``."""
         return self(query, memory).times(weight)
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         """Change the longest input, keeping what was learned. Nothing to do where any length will do."""
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: Any, unexpected: Any, errors: Any
+    ) -> None:
+        """Tables of another length are reported as that, not as a mismatch of shapes."""
+        for name, table in [*self._parameters.items(), *self._buffers.items()]:
+            saved = state_dict.get(prefix + name)
+            if table is None or saved is None or self.max_length is None or saved.shape[:1] != table.shape[:1]:
+                continue
+            if saved.shape[1] != table.shape[1] == self.max_length:
+                errors.append(
+                    f"{prefix}{name} was saved with max_length={saved.shape[1]}, {self.name} was built for "
+                    f"max_length={self.max_length}; call resize_max_length({saved.shape[1]}), load, and resize again"
+                )
+                return
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
 
     def check_lengths(self, query: Tokens, memory: Tokens) -> None:
         """Refuse inputs longer than the tables, in words that say what to do about it."""

@@ -9,7 +9,6 @@ from synthattn.synthesizers.base import (
     Sizes,
     Synthesizer,
     Tokens,
-    hidden_layer,
     replace_parameter,
     resized,
     rows_at,
@@ -22,19 +21,19 @@ class DenseSynthesizer(LearnedKeys):
     """``hidden`` is the paper's W_1 (d x d, split over heads), ``keys`` its W_2 (d_h x N for each head).
 
     W_2 acts as one learned key per position, which is why the dot-product kernels serve here too. The authors' Mesh
-    code shares W_2 between the heads and has no biases: ``dense(shared_keys=true, bias=false)``.
+    code shares W_2 between the heads and has no biases: ``dense(shared_keys=true, bias=false)``. In a mixture with the
+    dot product it also takes the queries for W_1 x: ``shared_query=true``.
     """
 
-    def __init__(self, sizes: Sizes, shared_keys: bool, bias: bool) -> None:
+    def __init__(self, sizes: Sizes, shared_keys: bool, shared_query: bool, bias: bool) -> None:
         max_length = sizes.require_max_length(self.name)
-        super().__init__(sizes, max_length, shared_keys, bias)
+        super().__init__(sizes, max_length, shared_keys, shared_query, bias)
         self.max_length = max_length
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         self.check_lengths(query, memory)
-        hidden = hidden_layer(self.hidden, query.vectors, self.num_heads)
         bias = None if self.key_bias is None else rows_at(self.key_bias, memory).unsqueeze(-2)
-        return Logits((Features(hidden, rows_at(self.keys, memory)),), bias)
+        return Logits((Features(self.hidden_of(query), rows_at(self.keys, memory)),), bias)
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         fresh = self.keys.new_empty(len(self.keys), max_length, self.keys.shape[-1])
@@ -48,11 +47,13 @@ class DenseSynthesizer(LearnedKeys):
 
 @dataclass(frozen=True)
 class Dense(Term):
-    """Options: ``shared_keys``, one W_2 for all heads; ``bias``, b_1 and b_2; ``window``, a local window of that
-    many keys around the query instead of all positions (an odd number, any input length)."""
+    """Options: ``shared_keys``, one W_2 for all heads; ``shared_query``, the queries of the dot product in the same
+    mixture for W_1 x + b_1; ``bias``, b_1 and b_2; ``window``, a local window of that many keys around the query
+    instead of all positions (an odd number, any input length)."""
 
     name: ClassVar[str] = "dense"
     shared_keys: bool = False
+    shared_query: bool = False
     bias: bool = True
     window: int | None = None
 
@@ -62,5 +63,5 @@ class Dense(Term):
 
     def build(self, sizes: Sizes) -> Synthesizer:
         if self.window is not None:
-            return LocalDenseSynthesizer(sizes, self.window, self.shared_keys, self.bias)
-        return DenseSynthesizer(sizes, self.shared_keys, self.bias)
+            return LocalDenseSynthesizer(sizes, self.window, self.shared_keys, self.shared_query, self.bias)
+        return DenseSynthesizer(sizes, self.shared_keys, self.shared_query, self.bias)

@@ -1,6 +1,7 @@
 """Mixtures: ``B = sum over n of alpha_n S_n(X)``, one softmax over the sum of the logits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, get_args
 
 import torch
@@ -8,7 +9,9 @@ from torch import Tensor, nn
 
 from synthattn.logits import Logits
 from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens
+from synthattn.synthesizers.local_dense import LearnedKeys
 from synthattn.synthesizers.spec import Spec
+from synthattn.synthesizers.vanilla import VanillaSynthesizer
 
 Mix = Literal["softmax", "sum", "sigmoid"]
 
@@ -65,15 +68,37 @@ class Mixture(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         weights = iter(() if self.weights is None else self.weights())
+        query = self._with_shared_queries(query)
         total: Logits | None = None
-        for term in self.synthesizers:
+        for term, tokens in zip(self.synthesizers, self._memories(memory), strict=True):
             if self.weights is not None and term.weighted:
-                logits = term.weighted_logits(query, memory, next(weights))
+                logits = term.weighted_logits(query, tokens, next(weights))
             else:
-                logits = term(query, memory)
+                logits = term(query, tokens)
             total = logits if total is None else total + logits
         assert total is not None, "a mixture of nothing"
         return total
+
+    def remember(self, memory: Tokens) -> Tensor | None:
+        """The keys of all terms that have some, side by side."""
+        keys = [keys for term in self.synthesizers if (keys := term.remember(memory)) is not None]
+        if len(keys) < 2:
+            return keys[0] if keys else None
+        return torch.cat(keys, dim=-1)
+
+    def _memories(self, memory: Tokens) -> list[Tokens]:
+        """For each term, the memory with that term's own part of the keys."""
+        readers = sum(term.reads_memory for term in self.synthesizers)
+        if memory.keys is None or readers < 2:
+            return [memory] * len(self.terms)
+        keys = iter(memory.keys.chunk(readers, dim=-1))
+        return [replace(memory, keys=next(keys)) if term.reads_memory else memory for term in self.synthesizers]
+
+    def _with_shared_queries(self, query: Tokens) -> Tokens:
+        if not any(isinstance(term, LearnedKeys) and term.shares_query for term in self.synthesizers):
+            return query
+        vanilla = next(term for term in self.synthesizers if isinstance(term, VanillaSynthesizer))
+        return replace(query, projected=vanilla.project(query))
 
     def check_lengths(self, query: Tokens, memory: Tokens) -> None:
         for term in self.synthesizers:
@@ -89,6 +114,12 @@ def build(spec: Spec, sizes: Sizes, mix: Mix = "softmax") -> Synthesizer:
     if mix not in get_args(Mix):
         raise ValueError(f"mix must be 'softmax', 'sum' or 'sigmoid', got {mix!r}")
     terms = [term.build(sizes) for term in spec.terms]
+    dot_products = sum(isinstance(term, VanillaSynthesizer) for term in terms)
+    if dot_products != 1 and any(isinstance(term, LearnedKeys) and term.shares_query for term in terms):
+        raise ValueError(
+            f"dense(shared_query=true) takes the queries of the one dot product in its mixture, {spec} has "
+            f"{dot_products}; write for example 'dense(shared_query=true)+vanilla'"
+        )
     if len(terms) == 1:
         return terms[0]
     weighted = sum(term.weighted for term in terms)

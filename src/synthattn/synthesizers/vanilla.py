@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from synthattn.logits import Features, Logits
+from synthattn.shapes import Float
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, is_plain_linear, split_heads
 from synthattn.synthesizers.spec import Term
 
@@ -36,19 +37,24 @@ class VanillaSynthesizer(Synthesizer):
                 nn.init.zeros_(projection.bias)
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
-        queries = split_heads(self.query(query.vectors), self.num_heads)
-        keys = split_heads(self.key(memory.vectors), self.num_heads)
-        return Logits((Features(queries, keys, self.scale),))
+        queries = self.project(query) if query.projected is None else query.projected
+        return Logits((Features(queries, self.remember(memory), self.scale),))
+
+    def project(self, query: Tokens) -> Float[Tensor, "batch heads length dim"]:
+        """The queries, not yet scaled."""
+        return split_heads(self.query(query.vectors), self.num_heads)
+
+    def remember(self, memory: Tokens) -> Float[Tensor, "batch heads length dim"]:
+        return split_heads(self.key(memory.vectors), self.num_heads) if memory.keys is None else memory.keys
 
     def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
-        if not is_plain_linear(self.query):
+        if query.projected is not None or not is_plain_linear(self.query):
             return super().weighted_logits(query, memory, weight)
         # Weighing the rows of W_Q spares a pass over the queries of the whole batch.
         rows = (weight * self.scale).expand(self.num_heads, 1, 1).repeat_interleave(self.head_dim, 0).view(-1)
         bias = None if self.query.bias is None else self.query.bias * rows
         queries = F.linear(query.vectors, self.query.weight * rows[:, None], bias)
-        keys = split_heads(self.key(memory.vectors), self.num_heads)
-        return Logits((Features(split_heads(queries, self.num_heads), keys),))
+        return Logits((Features(split_heads(queries, self.num_heads), self.remember(memory)),))
 
 
 @dataclass(frozen=True)
