@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, MEMORY, SPECS, assert_same, make, padding, tokens
 from torch import Tensor
 
+from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, MEMORY, SPECS, assert_same, make, padding, tokens
 from synthattn.layers import Remembered, SyntheticAttention
 from synthattn.synthesizers import parse
 

@@ -7,10 +7,34 @@
 torch.Size([2, 100, 64])
 """
 
-from synthattn.adapter import replace_attention
-from synthattn.layers import SyntheticAttention
-from synthattn.synthesizers import Spec, parse
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from synthattn.adapter import replace_attention
+    from synthattn.layers import SyntheticAttention
+    from synthattn.synthesizers import Spec, parse
 
 __version__ = "0.1.0.dev0"
 
 __all__ = ["Spec", "SyntheticAttention", "__version__", "parse", "replace_attention"]
+
+# Loaded when they are asked for: the command must answer --help without waiting for torch.
+_HOMES = {
+    "Spec": "synthattn.synthesizers",
+    "SyntheticAttention": "synthattn.layers",
+    "parse": "synthattn.synthesizers",
+    "replace_attention": "synthattn.adapter",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'synthattn' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

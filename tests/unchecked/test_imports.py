@@ -19,6 +19,8 @@ LAYERS = [
     ["layers"],
     ["adapter"],
     ["__init__"],
+    ["models"],
+    ["cli"],
 ]
 
 
@@ -38,7 +40,9 @@ def test_import_loads_torch_and_nothing_else_heavy():
         "rich",
         "matplotlib",
     ]
-    loaded = run(f"import synthattn, sys; print(*[m for m in {heavy} if m in sys.modules])").split()
+    loaded = run(
+        f"import synthattn, sys; synthattn.SyntheticAttention; print(*[m for m in {heavy} if m in sys.modules])"
+    ).split()
     with_torch_alone = run(f"import torch, sys; print(*[m for m in {heavy} if m in sys.modules])").split()
     assert loaded == with_torch_alone
 
@@ -59,7 +63,9 @@ def imported_parts(path: Path) -> set[str]:
             assert node.level == 0, f"{path} imports relatively"
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "synthattn":
             names = node.module.split(".")[1:2]
-            parts.update(names or [alias.name for alias in node.names])
+            # What the package itself offers is in its __init__; all else after "from synthattn import" is a module.
+            offered = ["__init__" if a.name in synthattn.__all__ else a.name for a in node.names]
+            parts.update(names or offered)
         elif isinstance(node, ast.Import):
             parts.update(a.name.split(".")[1] for a in node.names if a.name.startswith("synthattn."))
     return parts

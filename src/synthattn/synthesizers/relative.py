@@ -51,9 +51,8 @@ class RelativeSynthesizer(Synthesizer):
         nn.init.normal_(self.table)
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
-        # A traced graph would exclude lengths at which the view of the diagonals has other properties.
-        if query.positions is None and memory.positions is None and not traced(self.table):
-            return Logits(bias=self._diagonals(query.length, memory.length))
+        if query.positions is None and memory.positions is None:
+            return Logits(bias=self.between(query.length, memory.length))
         distance = memory.places().unsqueeze(-2) - query.places().unsqueeze(-1)
         bias = self._at(distance)
         return Logits(bias=bias if bias.dim() == 3 else bias.transpose(0, 1))
@@ -61,9 +60,14 @@ class RelativeSynthesizer(Synthesizer):
     def _at(self, distance: Int[Tensor, "*axes"]) -> Float[Tensor, "heads *axes"]:
         return self.table[:, bucket(distance, self.buckets, self.max_distance, self.bidirectional)]
 
-    def _diagonals(self, q: int, k: int) -> Float[Tensor, "heads q k"]:
-        """One look-up per diagonal: row i is the window of keys that starts at distance -i."""
-        strip = self._at(torch.arange(1 - q, k, device=self.table.device))
+    def between(self, q: int, k: int, offset: int = 0) -> Float[Tensor, "heads q k"]:
+        """The bias of queries at offset, offset + 1, ... for keys at 0, 1, ..., looked up once per diagonal."""
+        device = self.table.device
+        # A traced graph would exclude lengths at which the view of the diagonals has other properties.
+        if traced(self.table):
+            return self._at(torch.arange(k, device=device) - torch.arange(offset, offset + q, device=device)[:, None])
+        # Row i is the window of keys that starts at distance -(offset + i).
+        strip = self._at(torch.arange(1 - q - offset, k - offset, device=device))
         return strip.unfold(-1, k, 1).flip(1)
 
 

@@ -1,0 +1,35 @@
+"""Dynamic convolution: every token predicts the kernels of its own window."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from synthattn import banded
+from synthattn.layers.convolution import Convolution, convolve
+from synthattn.shapes import Float
+from synthattn.synthesizers.base import split_heads
+
+
+class DynamicConvolution(Convolution):
+    """``query`` is the paper's W^Q: it maps ``GLU(X W_I)`` of a token to the logits of its kernels, one per head."""
+
+    name = "dynamicconv"
+
+    def __init__(
+        self, d_model: int, num_heads: int, kernel: int, weight_dropout: float = 0.0, *, bias: bool = True
+    ) -> None:
+        super().__init__(d_model, num_heads, kernel, weight_dropout, bias=bias)
+        self.query = nn.Linear(d_model, num_heads * kernel, bias=False)
+        nn.init.xavier_uniform_(self.query.weight)
+
+    def logits(self, queries: Float[Tensor, "batch heads q dim"]) -> Float[Tensor, "batch heads q kernel"]:
+        return split_heads(self.query(queries.transpose(1, 2).flatten(2)), self.num_heads)
+
+    def convolve(
+        self, weights: Float[Tensor, "batch heads q kernel"], reach: Float[Tensor, "batch heads n dim"]
+    ) -> Float[Tensor, "batch heads q dim"]:
+        """As the product with a band; a single token, in decoding, does not fill one."""
+        q, half = weights.shape[2], self.kernel // 2
+        if q == 1:
+            return convolve(weights, reach)
+        # The band is centred and as long as its values, so the rows that have no window get weights of zero.
+        return banded.multiply(F.pad(weights, (0, 0, half, half)), reach)[:, :, half : half + q]

@@ -1,0 +1,30 @@
+"""The feed-forward part of a Transformer layer, plain or gated."""
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from synthattn.shapes import Float
+
+Activation = Literal["relu", "gelu", "silu", "gated-relu", "gated-gelu", "gated-silu"]
+
+FUNCTIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+
+
+class FeedForward(nn.Module):
+    """``W_2 f(W_1 x)``; gated: ``W_2 (f(W_1 x) * W_g x)`` (Shazeer 2020)."""
+
+    def __init__(self, d_model: int, d_ff: int, activation: Activation, dropout: float, bias: bool) -> None:
+        super().__init__()
+        self.up = nn.Linear(d_model, d_ff, bias=bias)
+        self.gate = nn.Linear(d_model, d_ff, bias=bias) if activation.startswith("gated-") else None
+        self.down = nn.Linear(d_ff, d_model, bias=bias)
+        self.function = FUNCTIONS[activation.removeprefix("gated-")]
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
+        hidden = self.function(self.up(x))
+        if self.gate is not None:
+            hidden = hidden * self.gate(x)
+        return self.down(self.dropout(hidden))

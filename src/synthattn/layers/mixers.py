@@ -1,0 +1,122 @@
+"""Everything that can stand in a block's place for self-attention: the synthesizers and the baselines."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from synthattn.layers.dynamic_convolution import DynamicConvolution
+from synthattn.layers.light_convolution import LightConvolution
+from synthattn.layers.linformer import Linformer
+from synthattn.layers.synthetic_attention import SyntheticAttention
+from synthattn.synthesizers import SYNTHESIZERS, Mix, Spec, Term, parse, spec
+from synthattn.synthesizers.spec import at_least_one
+
+TokenMixer = SyntheticAttention | LightConvolution | DynamicConvolution | Linformer
+
+
+@dataclass(frozen=True)
+class Baseline(Term):
+    """A term that is a layer of its own, not logits for ``SyntheticAttention``."""
+
+    def layer(
+        self, d_model: int, num_heads: int, max_length: int | None, dropout: float, head_dim: int | None, bias: bool
+    ) -> TokenMixer:
+        """The layer; ``dropout`` is that of attention weights, for layers that have some."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ConvolutionTerm(Baseline):
+    """Options: ``kernel``, the width of the window, odd; ``dropout``, the probability of dropping a kernel entry."""
+
+    convolution: ClassVar[type[LightConvolution] | type[DynamicConvolution]]
+    kernel: int = 9
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        # Even though a causal window could be even: an encoder's is centred.
+        if self.kernel < 1 or self.kernel % 2 == 0:
+            raise ValueError(f"{self.name}: kernel must be a positive odd number, got {self.kernel}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"{self.name}: dropout must be at least 0 and below 1, got {self.dropout}")
+
+    def layer(
+        self, d_model: int, num_heads: int, max_length: int | None, dropout: float, head_dim: int | None, bias: bool
+    ) -> LightConvolution | DynamicConvolution:
+        if head_dim is not None and num_heads * head_dim != d_model:
+            raise ValueError(
+                f"{self.name} splits d_model={d_model} channels over its heads, but num_heads={num_heads} times "
+                f"head_dim={head_dim} is {num_heads * head_dim}; leave head_dim out"
+            )
+        return self.convolution(d_model, num_heads, self.kernel, self.dropout, bias=bias)
+
+
+@dataclass(frozen=True)
+class LightConv(ConvolutionTerm):
+    name: ClassVar[str] = "lightconv"
+    convolution = LightConvolution
+
+
+@dataclass(frozen=True)
+class DynamicConv(ConvolutionTerm):
+    name: ClassVar[str] = "dynamicconv"
+    convolution = DynamicConvolution
+
+
+@dataclass(frozen=True)
+class LinformerTerm(Baseline):
+    """Options: ``k``, the number of mixtures attended to; ``shared_heads``, ``shared_kv``: what shares E and F."""
+
+    name: ClassVar[str] = "linformer"
+    k: int = 64
+    shared_heads: bool = True
+    shared_kv: bool = False
+
+    def __post_init__(self) -> None:
+        at_least_one(self.name, "k", self.k)
+
+    def layer(
+        self, d_model: int, num_heads: int, max_length: int | None, dropout: float, head_dim: int | None, bias: bool
+    ) -> Linformer:
+        if max_length is None:
+            raise ValueError("linformer needs max_length: the longest input that it shall take")
+        sharing = {"shared_heads": self.shared_heads, "shared_kv": self.shared_kv}
+        return Linformer(d_model, num_heads, self.k, max_length, dropout, **sharing, head_dim=head_dim, bias=bias)
+
+
+MIXERS: dict[str, type[Term]] = SYNTHESIZERS | {
+    "lightconv": LightConv,
+    "dynamicconv": DynamicConv,
+    "linformer": LinformerTerm,
+}
+
+
+def parse_mixer(attention: str | Spec | Term) -> Spec:
+    """Read a spec of synthesizers, or of one baseline; what is a spec already passes through."""
+    found = spec.parse(attention, MIXERS) if isinstance(attention, str) else parse(attention)
+    for n, term in enumerate(found.terms):
+        if isinstance(term, Baseline) and len(found.terms) > 1:
+            other = found.terms[0 if n else 1].name
+            raise ValueError(f"{term.name} is a layer of its own, it cannot be mixed with {other}")
+    return found
+
+
+def build_mixer(
+    attention: str | Spec | Term,
+    d_model: int,
+    num_heads: int,
+    max_length: int | None,
+    dropout: float,
+    *,
+    head_dim: int | None = None,
+    bias: bool = True,
+    mix: Mix = "softmax",
+) -> TokenMixer:
+    """The layer that a spec names; the arguments are those of ``SyntheticAttention``.
+
+    ``dropout`` is that of attention weights: convolutions have their own, an option of the spec.
+    """
+    found = parse_mixer(attention)
+    term = found.terms[0]
+    if isinstance(term, Baseline):
+        return term.layer(d_model, num_heads, max_length, dropout, head_dim, bias)
+    return SyntheticAttention(d_model, num_heads, found, max_length, dropout, head_dim=head_dim, bias=bias, mix=mix)

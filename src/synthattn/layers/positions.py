@@ -1,0 +1,55 @@
+"""Vectors that say where a token stands, or how deep it is."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from synthattn.shapes import Float, Int
+from synthattn.synthesizers.base import Resize, replace_parameter, resized
+from synthattn.tracing import traced
+
+
+def sinusoid(at: Int[Tensor, "*axes"] | Float[Tensor, "*axes"], width: int) -> Float[Tensor, "*axes width"]:
+    """Sines, then cosines, of wavelengths from 2 pi to 20,000 pi, as Tensor2Tensor arranges them."""
+    half = width // 2
+    steps = torch.arange(half, device=at.device) / max(half - 1, 1)
+    angles = at.unsqueeze(-1) * torch.exp(steps * -math.log(10_000.0))
+    signal = torch.cat([angles.sin(), angles.cos()], dim=-1)
+    return nn.functional.pad(signal, (0, width - 2 * half))
+
+
+class SinusoidalPositions(nn.Module):
+    """Computed in every call: a table kept in a buffer that is not saved comes back from ``from_pretrained`` empty."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+
+    def forward(self, at: Int[Tensor, "*axes"]) -> Float[Tensor, "*axes d_model"]:
+        return sinusoid(at, self.d_model)
+
+
+class LearnedPositions(nn.Module):
+    """A learned vector for each position."""
+
+    def __init__(self, d_model: int, max_length: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(max_length, d_model))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.table)
+
+    def forward(self, at: Int[Tensor, "*axes"]) -> Float[Tensor, "*axes d_model"]:
+        if not traced(at) and int(at.max()) >= len(self.table):
+            raise ValueError(
+                f"input has {int(at.max()) + 1} positions, learned positions were built for {len(self.table)}; "
+                f"shorten the input or call resize_max_length({int(at.max()) + 1})"
+            )
+        return self.table[at]
+
+    def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
+        fresh = torch.randn(1, max_length, self.table.shape[1])
+        with torch.no_grad():
+            self.table = replace_parameter(self.table, resized(self.table[None], max_length, how, fresh)[0])

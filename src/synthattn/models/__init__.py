@@ -1,0 +1,36 @@
+"""Transformers on any token mixer, as Hugging Face models. Importing this registers them with the Auto classes."""
+
+from synthattn.models import presets
+from synthattn.models.compat import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
+from synthattn.models.configuration import SynthesizerConfig
+from synthattn.models.modeling import (
+    SynthesizerForCausalLM,
+    SynthesizerForConditionalGeneration,
+    SynthesizerForMaskedLM,
+    SynthesizerForSequenceClassification,
+    SynthesizerModel,
+)
+
+AutoConfig.register(SynthesizerConfig.model_type, SynthesizerConfig, exist_ok=True)
+AutoModel.register(SynthesizerConfig, SynthesizerModel, exist_ok=True)
+AutoModelForSeq2SeqLM.register(SynthesizerConfig, SynthesizerForConditionalGeneration, exist_ok=True)
+AutoModelForCausalLM.register(SynthesizerConfig, SynthesizerForCausalLM, exist_ok=True)
+AutoModelForMaskedLM.register(SynthesizerConfig, SynthesizerForMaskedLM, exist_ok=True)
+AutoModelForSequenceClassification.register(SynthesizerConfig, SynthesizerForSequenceClassification, exist_ok=True)
+
+__all__ = [
+    "SynthesizerConfig",
+    "SynthesizerForCausalLM",
+    "SynthesizerForConditionalGeneration",
+    "SynthesizerForMaskedLM",
+    "SynthesizerForSequenceClassification",
+    "SynthesizerModel",
+    "presets",
+]

@@ -1,0 +1,172 @@
+"""One layer of a stack: it mixes tokens, attends to an encoder where there is one, and feeds forward."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from synthattn.layers import Remembered, SyntheticAttention
+from synthattn.layers.feed_forward import FeedForward
+from synthattn.layers.mixers import TokenMixer
+from synthattn.models.compat import Cache, EncoderDecoderCache, GradientCheckpointingLayer
+from synthattn.models.places import Places
+from synthattn.shapes import Float
+
+Part = Callable[[Tensor], tuple[Tensor, Tensor | None]]
+
+
+class PreNorm(nn.Module):
+    """``x + f(norm(x))``."""
+
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, part: Part) -> tuple[Tensor, Tensor | None]:
+        y, weights = part(self.norm(x))
+        return x + self.dropout(y), weights
+
+
+class PostNorm(PreNorm):
+    """``norm(x + f(x))``."""
+
+    def forward(self, x: Tensor, part: Part) -> tuple[Tensor, Tensor | None]:
+        y, weights = part(x)
+        return self.norm(x + self.dropout(y)), weights
+
+
+class Block(GradientCheckpointingLayer):
+    """Parts that are handed in, each inside a residual connection of its own.
+
+    Args:
+        attention: what mixes the tokens; any token mixer.
+        cross_attention: attends to the encoder, None where there is none.
+        feed_forward: works on each token alone.
+        residual: makes a residual connection.
+        causal: whether a token sees only those before it.
+    """
+
+    def __init__(
+        self,
+        attention: TokenMixer,
+        cross_attention: SyntheticAttention | None,
+        feed_forward: FeedForward,
+        residual: Callable[[], PreNorm],
+        causal: bool,
+    ) -> None:
+        super().__init__()
+        self.causal = causal
+        self.attention = attention
+        self.attention_residual = residual()
+        self.cross_attention = cross_attention
+        self.cross_residual = None if cross_attention is None else residual()
+        self.feed_forward = feed_forward
+        self.feed_forward_residual = residual()
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch q d_model"],
+        memory: Float[Tensor, "batch k d_model"] | None = None,
+        position_bias: Float[Tensor, "heads q all"] | None = None,
+        *,
+        places: Places,
+        memory_places: Places | None = None,
+        past_key_values: Cache | None = None,
+        index: int = 0,
+        plain: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The vectors after this layer, and the weights of both attentions where they are wanted.
+
+        ``memory`` and ``position_bias`` are positional because that is how checkpointing passes gradients.
+        """
+
+        def mix(x: Tensor) -> tuple[Tensor, Tensor | None]:
+            return self._mix(x, position_bias, places, past_key_values, index, plain, need_weights)
+
+        def cross(x: Tensor) -> tuple[Tensor, Tensor | None]:
+            return self._cross(x, memory, places, memory_places, past_key_values, index, plain, need_weights)
+
+        x, weights = self.attention_residual(x, mix)
+        cross_weights = None
+        if self.cross_residual is not None:
+            x, cross_weights = self.cross_residual(x, cross)
+        x, _ = self.feed_forward_residual(x, lambda x: (self.feed_forward(x), None))
+        return x, weights, cross_weights
+
+    def _mix(
+        self,
+        x: Tensor,
+        position_bias: Tensor | None,
+        places: Places,
+        cache: Cache | None,
+        index: int,
+        plain: bool,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        memory = None
+        if cache is not None:
+            own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+            new = self.attention.remember(x)
+            memory = Remembered(*own.update(new.keys, new.values, index))  # pyright: ignore[reportArgumentType]
+        return _with_weights(
+            self.attention(
+                x,
+                memory,
+                key_padding_mask=places.padding,
+                attn_mask=places.mask,
+                is_causal=self.causal and places.mask is None,
+                positions=places.queries,
+                memory_positions=None if memory is None else places.keys,
+                offset=places.offset,
+                position_bias=position_bias,
+                plain=plain,
+                need_weights=need_weights,
+            )
+        )
+
+    def _cross(
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        places: Places,
+        memory_places: Places | None,
+        cache: Cache | None,
+        index: int,
+        plain: bool,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        assert self.cross_attention is not None
+        assert memory is not None, "the stack checks that there is an encoder's output"
+        memory_places = memory_places or Places()
+        return _with_weights(
+            self.cross_attention(
+                x,
+                self._remembered(memory, cache, index),
+                key_padding_mask=memory_places.padding,
+                attn_mask=memory_places.mask,
+                positions=places.queries,
+                memory_positions=memory_places.keys,
+                offset=places.offset,
+                plain=plain,
+                need_weights=need_weights,
+            )
+        )
+
+    def _remembered(self, memory: Tensor, cache: Cache | None, index: int) -> Tensor | Remembered:
+        """The encoder's output, projected once for all decoding steps."""
+        if not isinstance(cache, EncoderDecoderCache):
+            return memory
+        assert self.cross_attention is not None
+        kept = cache.cross_attention_cache
+        if not cache.is_updated.get(index, False):
+            new = self.cross_attention.remember(memory)
+            kept.update(new.keys, new.values, index)  # pyright: ignore[reportArgumentType]
+            cache.is_updated[index] = True
+        layer: Any = kept.layers[index]
+        return Remembered(layer.keys, layer.values)
+
+
+def _with_weights(result: Any) -> tuple[Tensor, Tensor | None]:
+    return result if isinstance(result, tuple) else (result, None)

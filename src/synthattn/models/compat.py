@@ -1,0 +1,57 @@
+"""All that synthattn takes from transformers, whose names and signatures move from release to release."""
+
+from huggingface_hub.dataclasses import strict
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    GenerationMixin,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.loss.loss_utils import ForCausalLMLoss, ForMaskedLMLoss, ForSequenceClassificationLoss
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
+    CausalLMOutputWithPast,
+    MaskedLMOutput,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+    SequenceClassifierOutput,
+)
+from transformers.utils.generic import can_return_tuple
+
+__all__ = [
+    "AutoConfig",
+    "AutoModel",
+    "AutoModelForCausalLM",
+    "AutoModelForMaskedLM",
+    "AutoModelForSeq2SeqLM",
+    "AutoModelForSequenceClassification",
+    "BaseModelOutput",
+    "BaseModelOutputWithPastAndCrossAttentions",
+    "Cache",
+    "CacheLayerMixin",
+    "CausalLMOutputWithPast",
+    "DynamicCache",
+    "DynamicLayer",
+    "EncoderDecoderCache",
+    "ForCausalLMLoss",
+    "ForMaskedLMLoss",
+    "ForSequenceClassificationLoss",
+    "GenerationMixin",
+    "GradientCheckpointingLayer",
+    "MaskedLMOutput",
+    "PreTrainedConfig",
+    "PreTrainedModel",
+    "Seq2SeqLMOutput",
+    "Seq2SeqModelOutput",
+    "SequenceClassifierOutput",
+    "can_return_tuple",
+    "strict",
+]

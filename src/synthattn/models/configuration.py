@@ -1,0 +1,160 @@
+"""``SynthesizerConfig``: one configuration for all models; which of its two stacks is used, the model class decides."""
+
+from typing import Any, Literal, get_args
+
+from synthattn.layers.feed_forward import Activation
+from synthattn.layers.mixers import parse_mixer
+from synthattn.models.compat import PreTrainedConfig, strict
+from synthattn.synthesizers import Mix
+
+Positions = Literal["sinusoidal", "learned", "relative", "none"]
+Norm = Literal["layernorm", "rmsnorm"]
+NormPosition = Literal["pre", "post"]
+Initializer = Literal["xavier", "fan_in"]
+Pooling = Literal["mean", "first"]
+Attention = str | list[str]
+Number = float | int
+
+
+@strict
+class SynthesizerConfig(PreTrainedConfig):
+    """Sizes and parts of a model. :mod:`synthattn.models.presets` has those of the paper.
+
+    Args:
+        vocab_size: number of tokens.
+        d_model: width of the token vectors.
+        num_heads: heads of every attention.
+        head_dim: width of a head, ``d_model // num_heads`` unless given.
+        synthetic_heads: heads of the self-attention layers that are not purely ``vanilla``, where they differ.
+        synthetic_head_dim: width of these.
+        d_ff: width of the feed-forward layer.
+        encoder_layers: number of layers in the encoder.
+        decoder_layers: number of layers in the decoder.
+        encoder_attention: a spec for all layers, or one for each: ``"random+vanilla"``, ``["dense", "vanilla"]``,
+            ``"lightconv(kernel=9)"``.
+        decoder_attention: the same for the decoder's attention to itself.
+        cross_attention: the same for the decoder's attention to the encoder.
+        mix: how mixtures weigh their terms: ``"softmax"``, ``"sum"`` or ``"sigmoid"``.
+        max_position_embeddings: the longest input, the paper's N.
+        positions: ``"sinusoidal"`` or ``"learned"`` vectors added to the tokens, ``"relative"`` (T5's bias, one table
+            for all layers of a stack) or ``"none"``.
+        relative_buckets: buckets of the relative bias.
+        relative_distance: distance from which on all share a bucket.
+        norm: ``"layernorm"`` or ``"rmsnorm"``.
+        norm_position: ``"pre"``, before each part of a layer and after the last, or ``"post"``, after each.
+        norm_eps: added to the variance.
+        activation: ``"relu"``, ``"gelu"``, ``"silu"``, or gated: ``"gated-relu"``, ``"gated-gelu"``, ``"gated-silu"``.
+        attention_bias: biases in the projections of attention.
+        feed_forward_bias: biases in the feed-forward layer.
+        dropout: after the embedding and after each part of a layer.
+        attention_dropout: of attention weights.
+        activation_dropout: inside the feed-forward layer.
+        classifier_dropout: before the classifier.
+        scale_embedding: multiply token vectors by sqrt(d_model), as Tensor2Tensor does.
+        scale_logits: multiply by 1 / sqrt(d_model) before the output matrix, as T5 does where it is the embedding.
+        initializer: of linear maps: ``"xavier"`` (uniform) or ``"fan_in"`` (normal with variance 1 / inputs, T5).
+        share_layers: use the same layer at every depth, as the Universal Transformer does, with a signal of the depth.
+        halting: with ``share_layers``, let every token decide after how many steps it stops (ACT).
+        halting_threshold: probability at which a token stops.
+        ponder_weight: weight of the number of steps in the loss.
+        classifier_pooling: what is classified: the ``"mean"`` of the token vectors, or the ``"first"`` one.
+    """
+
+    model_type = "synthesizer"
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 (as transformers has it)
+    attribute_map = {  # noqa: RUF012
+        "hidden_size": "d_model",
+        "num_attention_heads": "num_heads",
+        "num_hidden_layers": "decoder_layers",
+    }
+
+    vocab_size: int = 32128
+    d_model: int = 512
+    num_heads: int = 8
+    head_dim: int | None = None
+    synthetic_heads: int | None = None
+    synthetic_head_dim: int | None = None
+    d_ff: int = 2048
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    encoder_attention: Attention = "random+vanilla"
+    decoder_attention: Attention = "random+vanilla"
+    cross_attention: Attention = "vanilla"
+    mix: Mix = "softmax"
+    max_position_embeddings: int = 512
+    positions: Positions = "sinusoidal"
+    relative_buckets: int = 32
+    relative_distance: int = 128
+    norm: Norm = "layernorm"
+    norm_position: NormPosition = "pre"
+    norm_eps: float = 1e-6
+    activation: Activation = "relu"
+    attention_bias: bool = False
+    feed_forward_bias: bool = True
+    dropout: Number = 0.1
+    attention_dropout: Number = 0.1
+    activation_dropout: Number = 0.1
+    classifier_dropout: Number = 0.1
+    scale_embedding: bool = True
+    scale_logits: bool = False
+    initializer: Initializer = "xavier"
+    tie_word_embeddings: bool = True
+    share_layers: bool = False
+    halting: bool = False
+    halting_threshold: Number = 0.99
+    ponder_weight: Number = 0.01
+    classifier_pooling: Pooling = "mean"
+    is_encoder_decoder: bool = True
+    is_decoder: bool = False
+    use_cache: bool = True
+    pad_token_id: int | None = 0
+    eos_token_id: int | list[int] | None = 1
+    bos_token_id: int | None = None
+    decoder_start_token_id: int | None = 0
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        self._check()
+        super().__post_init__(**kwargs)
+
+    def validate_output_attentions(self) -> None:
+        """Unlike in other models, attention weights can be had from every implementation."""
+
+    def layer_specs(self, stack: Literal["encoder", "decoder", "cross"]) -> list[str]:
+        """The attention of each layer."""
+        attention: Attention = getattr(self, f"{stack}_attention")
+        layers = self.encoder_layers if stack == "encoder" else self.decoder_layers
+        return list(attention) if isinstance(attention, list) else [attention] * layers
+
+    def _check(self) -> None:
+        # Before the checks of types, whose errors have several lines and a class of their own.
+        for name, kind in {
+            "mix": Mix,
+            "positions": Positions,
+            "norm": Norm,
+            "norm_position": NormPosition,
+            "activation": Activation,
+            "initializer": Initializer,
+            "classifier_pooling": Pooling,
+        }.items():
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}")
+        for name in ("vocab_size", "d_model", "num_heads", "d_ff", "max_position_embeddings"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        for stack in ("encoder", "decoder", "cross"):
+            specs = self.layer_specs(stack)
+            layers = self.encoder_layers if stack == "encoder" else self.decoder_layers
+            if len(specs) != layers:
+                raise ValueError(f"{stack}_attention lists {len(specs)} layers, there are {layers}; give one for each")
+            for spec in specs:
+                parse_mixer(spec)
+            if self.share_layers and len(set(specs)) > 1:
+                raise ValueError(
+                    f"share_layers uses one layer at every depth, {stack}_attention lists {len(set(specs))} different "
+                    "ones; give a single spec"
+                )
+        if self.halting and not self.share_layers:
+            raise ValueError("halting needs share_layers=True: only a repeated layer can be repeated less often")

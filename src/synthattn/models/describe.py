@@ -1,0 +1,147 @@
+"""What a model costs, without making it: parameters by part, multiplications, and the memory that decoding needs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from synthattn.models.configuration import SynthesizerConfig
+from synthattn.models.modeling import (
+    SynthesizerForCausalLM,
+    SynthesizerForConditionalGeneration,
+    SynthesizerForMaskedLM,
+    SynthesizerForSequenceClassification,
+    SynthesizerPreTrainedModel,
+)
+from synthattn.models.presets import PRESETS
+from synthattn.models.stack import Stack
+from synthattn.synthesizers.spec import suggestion
+
+MODELS: dict[str, type[SynthesizerPreTrainedModel]] = {
+    "seq2seq": SynthesizerForConditionalGeneration,
+    "causal-lm": SynthesizerForCausalLM,
+    "masked-lm": SynthesizerForMaskedLM,
+    "classifier": SynthesizerForSequenceClassification,
+}
+
+
+PARTS = [
+    "embedding",
+    "positions",
+    "encoder_attention",
+    "decoder_attention",
+    "cross_attention",
+    "feed_forward",
+    "norms",
+    "halting",
+    "output",
+]
+
+
+def find(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
+    """The configuration of a preset or a saved model, and the kind of model that it is for."""
+    if name in PRESETS:
+        config = PRESETS[name](**({} if attention is None else {"attention": attention}))
+        return config, "seq2seq" if config.encoder_layers else "causal-lm"
+    folder = Path(name)
+    if not folder.is_dir():
+        raise ValueError(f"no preset and no folder {name!r}{suggestion(name, PRESETS)}")
+    if attention is not None:
+        raise ValueError(f"{name} is a saved model, its attention cannot be changed; leave --attention out")
+    file = folder / "config.json"
+    if not file.is_file():
+        raise ValueError(f"{name} holds no config.json, so it is not a saved model")
+    saved = json.loads(file.read_text())
+    if saved.get("model_type") != SynthesizerConfig.model_type:
+        raise ValueError(f"{name} holds a {saved.get('model_type')} model, not a {SynthesizerConfig.model_type} one")
+    made_by = (saved.get("architectures") or [None])[0]
+    kinds = {model.__name__: kind for kind, model in MODELS.items()}
+    return SynthesizerConfig.from_pretrained(folder), kinds.get(made_by, "seq2seq")
+
+
+def describe(config: SynthesizerConfig, kind: str, length: int | None = None) -> dict[str, Any]:
+    """All figures of a model, from its shapes alone."""
+    if kind not in MODELS:
+        raise ValueError(f"unknown kind of model {kind!r}{suggestion(kind, MODELS)}")
+    length = config.max_position_embeddings if length is None else length
+    with torch.device("meta"):
+        model = MODELS[kind](config)
+        flops = _flops(model.eval(), length)
+    stacks = {name: stack for name in ("encoder", "decoder") if (stack := _stack(model, name)) is not None}
+    attention = {name: config.layer_specs("encoder" if name == "encoder" else "decoder") for name in stacks}
+    if model.config.is_encoder_decoder:
+        attention["cross"] = config.layer_specs("cross")
+    return {
+        "model": type(model).__name__,
+        "attention": {name: _short(specs) for name, specs in attention.items()},
+        "max_length": config.max_position_embeddings,
+        "parameters": _parameters(model),
+        "fixed": sum(buffer.numel() for buffer in model.buffers()),
+        "flops": {"length": length, "forward": flops, "per_token": flops / (length * len(stacks))},
+        "cache": _cache(stacks.get("decoder"), config),
+    }
+
+
+def _stack(model: SynthesizerPreTrainedModel, name: str) -> Stack | None:
+    return getattr(model.base_model, name, None)
+
+
+def _short(specs: list[str]) -> str | list[str]:
+    return specs[0] if len(set(specs)) == 1 else specs
+
+
+def _parameters(model: nn.Module) -> dict[str, int]:
+    """Parameters by part; shared ones count once, at the first place that has them."""
+    parts = dict.fromkeys(PARTS, 0)
+    for name, parameter in model.named_parameters():
+        parts[_part(name)] += parameter.numel()
+    return {"total": sum(parts.values())} | {part: count for part, count in parts.items() if count}
+
+
+def _part(name: str) -> str:
+    steps = name.split(".")
+    if "embedding" in steps:
+        return "embedding"
+    if "norm" in steps:
+        return "norms"
+    if "positions" in steps or "relative" in steps:
+        return "positions"
+    if "feed_forward" in steps:
+        return "feed_forward"
+    if "cross_attention" in steps:
+        return "cross_attention"
+    if "attention" in steps:
+        return "encoder_attention" if "encoder" in steps else "decoder_attention"
+    return "halting" if "halting" in steps else "output"
+
+
+def _flops(model: SynthesizerPreTrainedModel, length: int) -> int:
+    """Operations of the matrix products in one forward pass over one example, two for each multiplication."""
+    tokens = torch.zeros(1, length, dtype=torch.long)
+    inputs = {"decoder_input_ids": tokens} if model.config.is_encoder_decoder else {}
+    caching = {"use_cache": False} if _stack(model, "decoder") is not None else {}
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(input_ids=tokens, **inputs, **caching)
+    return counter.get_total_flops()
+
+
+def _cache(decoder: Stack | None, config: SynthesizerConfig) -> dict[str, Any] | None:
+    """Bytes that decoding keeps, for each token decoded, and for each token of the encoder."""
+    if decoder is None:
+        return None
+    dtype = config.dtype if isinstance(config.dtype, torch.dtype) else torch.float32
+    token = torch.empty(1, 1, config.d_model, device="meta")
+
+    def kept(mixers: list[Any]) -> int:
+        found = [part for mixer in mixers for part in mixer.remember(token) if part is not None]
+        return sum(part.numel() for part in found) * dtype.itemsize
+
+    cross = [block.cross_attention for block in decoder.layers if block.cross_attention is not None]
+    return {
+        "dtype": str(dtype).removeprefix("torch."),
+        "bytes_per_token": kept([block.attention for block in decoder.layers]),
+        "bytes_per_encoder_token": kept(cross),
+    }

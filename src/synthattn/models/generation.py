@@ -1,0 +1,50 @@
+"""``generate`` for models whose layers need not keep keys, and the length penalty of GNMT."""
+
+from typing import Any, Literal
+
+from synthattn.models.cache import decoder_cache
+from synthattn.models.compat import GenerationMixin
+from synthattn.models.stack import Stack
+
+
+class GnmtPenalty(float):
+    """The exponent of a length penalty that divides scores by ``((5 + length) / 6) ** alpha`` (Wu et al. 2016).
+
+    Beam search divides by ``length ** length_penalty``; as the exponent, this object makes that the other formula.
+    """
+
+    def __rpow__(self, length: float | int, modulo: None = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return ((5 + length) / 6) ** float(self)
+
+
+class SynthesizerGenerationMixin(GenerationMixin):
+    """Caches keep keys only for the layers that look at them."""
+
+    def generate(
+        self, *args: Any, length_penalty_form: Literal["huggingface", "gnmt"] = "huggingface", **kwargs: Any
+    ) -> Any:
+        """As ``GenerationMixin.generate``.
+
+        ``length_penalty_form`` is how beam search divides a score for ``length_penalty=alpha``: by ``length ** alpha``
+        as everywhere in transformers, or with ``"gnmt"`` by ``((5 + length) / 6) ** alpha``, as Tensor2Tensor did in
+        the paper's translation runs.
+        """
+        if length_penalty_form not in ("huggingface", "gnmt"):
+            raise ValueError(f"length_penalty_form must be 'huggingface' or 'gnmt', got {length_penalty_form!r}")
+        if length_penalty_form == "gnmt":
+            config = kwargs.get("generation_config") or self.generation_config
+            penalty = kwargs.get("length_penalty", getattr(config, "length_penalty", None))
+            kwargs["length_penalty"] = GnmtPenalty(1.0 if penalty is None else penalty)
+        return super().generate(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _prepare_cache_for_generation(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any
+    ) -> None:
+        kind = generation_config.cache_implementation
+        if kind not in (None, "dynamic"):
+            raise ValueError(f"cache_implementation={kind!r} is not supported; leave it out, or give past_key_values")
+        cache = model_kwargs.get("past_key_values")
+        if cache is None and generation_config.use_cache is False:
+            return
+        decoder: Stack = self.get_decoder()  # pyright: ignore[reportAttributeAccessIssue]
+        model_kwargs["past_key_values"] = decoder_cache(cache, decoder.keeps_keys, decoder.cross_keeps_keys)

@@ -1,0 +1,562 @@
+"""The models: a bare one, and four with heads, like any other model of transformers."""
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from synthattn.layers.positions import LearnedPositions
+from synthattn.layers.synthetic_attention import SyntheticAttention
+from synthattn.models import build
+from synthattn.models.block import Block
+from synthattn.models.cache import decoder_cache
+from synthattn.models.compat import (
+    BaseModelOutput,
+    Cache,
+    ForCausalLMLoss,
+    ForMaskedLMLoss,
+    ForSequenceClassificationLoss,
+    PreTrainedModel,
+    can_return_tuple,
+)
+from synthattn.models.configuration import SynthesizerConfig
+from synthattn.models.generation import SynthesizerGenerationMixin
+from synthattn.models.outputs import (
+    CausalLMOutput,
+    ClassifierOutput,
+    ConditionalGenerationOutput,
+    EncoderDecoderOutput,
+    MaskedLanguageModelOutput,
+    StackOutput,
+)
+from synthattn.synthesizers.base import Resize
+from synthattn.synthesizers.spec import suggestion
+
+LOSS_OPTIONS = ("num_items_in_batch", "ignore_index", "shift_labels")
+
+
+class SynthesizerPreTrainedModel(PreTrainedModel):
+    """What all models share: how weights start, how they are loaded, and how the longest input is changed."""
+
+    config: SynthesizerConfig
+    config_class = SynthesizerConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _no_split_modules = ["Block"]  # noqa: RUF012 (as transformers has it)
+    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+
+    def _init_weights(self, module: nn.Module) -> None:
+        # Through torch.nn.init alone, whose functions transformers makes pass over what a checkpoint has filled.
+        if isinstance(module, nn.Embedding):
+            # Unit variance in the stack, on whichever side the scale is.
+            nn.init.normal_(module.weight, std=self.config.d_model**-0.5 if self.config.scale_embedding else 1.0)
+        elif isinstance(module, nn.Linear):
+            self._init_matrix(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif hasattr(module, "reset_parameters"):
+            module.reset_parameters()  # pyright: ignore[reportCallIssue]
+            for part in module.children():
+                if isinstance(part, nn.Linear):
+                    self._init_matrix(part.weight)
+
+    def _init_matrix(self, weight: Tensor) -> None:
+        if self.config.initializer == "xavier":
+            nn.init.xavier_uniform_(weight)
+        else:
+            nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """As ``PreTrainedModel.from_pretrained``; a checkpoint for another longest input is named as such."""
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except RuntimeError as error:
+            given = kwargs.get("config")
+            asked = getattr(given, "max_position_embeddings", kwargs.get("max_position_embeddings"))
+            place = {key: kwargs[key] for key in ("revision", "subfolder", "cache_dir", "token") if key in kwargs}
+            saved = SynthesizerConfig.from_pretrained(pretrained_model_name_or_path, **place).max_position_embeddings
+            if asked is None or asked == saved:
+                raise
+            raise ValueError(
+                f"{pretrained_model_name_or_path} was saved with max_position_embeddings={saved}, asked for {asked}; "
+                f"load it as it is and call model.resize_max_length({asked})"
+            ) from error
+
+    def _loss(
+        self,
+        function: Callable[..., Tensor],
+        logits: Tensor,
+        labels: Tensor | None,
+        ponder_cost: Tensor | None,
+        options: dict[str, Any],
+    ) -> Any:
+        # The Trainer passes options for the loss by name, so that forward takes any; a mistyped one must not pass.
+        for name in options:
+            if name not in LOSS_OPTIONS:
+                raise TypeError(f"forward() got an unexpected argument {name!r}{suggestion(name, _arguments(self))}")
+        if labels is None:
+            return None
+        loss = function(
+            logits=logits,
+            pooled_logits=logits,
+            labels=labels,
+            vocab_size=self.config.vocab_size,
+            config=self.config,
+            **options,
+        )
+        return loss if ponder_cost is None else loss + self.config.ponder_weight * ponder_cost
+
+    def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
+        """Change the longest input, keeping what was learned, see ``SyntheticAttention.resize_max_length``."""
+        for module in self.modules():
+            if isinstance(module, Block):
+                module.attention.resize_max_length(max_length, how)
+                if module.cross_attention is not None:
+                    module.cross_attention.resize_max_length(max_length, how)
+            elif isinstance(module, LearnedPositions):
+                module.resize_max_length(max_length, how)
+        self.config.max_position_embeddings = max_length
+        self._update_specs()
+
+    def _update_specs(self) -> None:
+        """Sizes that are options of a spec, such as those of factorized dense, may have changed."""
+        for name in ("encoder", "decoder"):
+            stack = getattr(self.base_model, name)
+            if stack is None:
+                continue
+            setattr(self.config, f"{name}_attention", _specs(name, self.config, [b.attention for b in stack.layers]))
+            if name == "decoder" and self.config.is_encoder_decoder:
+                self.config.cross_attention = _specs("cross", self.config, [b.cross_attention for b in stack.layers])
+
+
+def _arguments(model: nn.Module) -> list[str]:
+    return [name for name in inspect.signature(model.forward).parameters if name != "loss_options"]
+
+
+def _specs(stack: Any, config: SynthesizerConfig, mixers: list[Any]) -> str | list[str]:
+    before = config.layer_specs(stack)
+    after = [
+        str(mixer.spec) if isinstance(mixer, SyntheticAttention) else spec
+        for mixer, spec in zip(mixers, before, strict=True)
+    ]
+    return after[0] if len(set(after)) == 1 else after
+
+
+class SynthesizerModel(SynthesizerPreTrainedModel):
+    """Token ids in, token vectors in context out.
+
+    The configuration says which stacks there are: ``is_encoder_decoder`` both, ``is_decoder`` a decoder alone, neither
+    an encoder alone.
+    """
+
+    def __init__(self, config: SynthesizerConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.encoder = build.encoder(config) if config.is_encoder_decoder or not config.is_decoder else None
+        self.decoder = build.decoder(config) if config.is_encoder_decoder or config.is_decoder else None
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embedding
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.embedding = value
+
+    def get_encoder(self, modality: str | None = None) -> nn.Module:
+        return self if self.encoder is None else Encoder(self)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+        encoder_outputs: Any = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> StackOutput | EncoderDecoderOutput:
+        """The arguments that start with ``decoder_``, and ``encoder_outputs``, are for models with both stacks.
+
+        Args:
+            input_ids: ``(batch, length)``.
+            attention_mask: 1 = a token, 0 = padding, ``(batch, length)``; or complete, ``(batch, 1, queries, keys)``.
+            position_ids: where the tokens stand, 0, 1, ... without the padding unless given.
+            decoder_input_ids: what was decoded so far.
+            decoder_attention_mask: as ``attention_mask``.
+            decoder_position_ids: as ``position_ids``.
+            encoder_outputs: what the encoder returned for ``input_ids``.
+            past_key_values: what earlier calls kept of the tokens before these.
+            inputs_embeds: token vectors in place of ``input_ids``.
+            decoder_inputs_embeds: the same for the decoder.
+            use_cache: whether to return ``past_key_values``.
+            output_attentions: whether to return attention weights.
+            output_hidden_states: whether to return the vectors before each layer, and the last ones.
+        """
+        shown = {
+            "output_attentions": self.config.output_attentions if output_attentions is None else output_attentions,
+            "output_hidden_states": (
+                self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+            ),
+            "plain": self.config._attn_implementation == "eager",
+        }
+        if self.decoder is None:
+            return self._encode(input_ids, inputs_embeds, attention_mask, position_ids, shown)
+        if self.encoder is None:
+            x = self._embed(input_ids, inputs_embeds, "input_ids")
+            cache = self._cache(past_key_values, use_cache)
+            return self.decoder(
+                x, attention_mask=attention_mask, position_ids=position_ids, past_key_values=cache, **shown
+            )
+        if encoder_outputs is None:
+            encoder_outputs = self._encode(input_ids, inputs_embeds, attention_mask, position_ids, shown)
+        elif not isinstance(encoder_outputs, BaseModelOutput | StackOutput):
+            encoder_outputs = StackOutput(*encoder_outputs)
+        decoded = self.decoder(
+            self._embed(decoder_input_ids, decoder_inputs_embeds, "decoder_input_ids"),
+            attention_mask=decoder_attention_mask,
+            position_ids=decoder_position_ids,
+            memory=encoder_outputs.last_hidden_state,
+            memory_mask=attention_mask,
+            past_key_values=self._cache(past_key_values, use_cache),
+            **shown,
+        )
+        costs = [
+            cost for part in (encoder_outputs, decoded) if (cost := getattr(part, "ponder_cost", None)) is not None
+        ]
+        return EncoderDecoderOutput(
+            last_hidden_state=decoded.last_hidden_state,
+            past_key_values=decoded.past_key_values,
+            decoder_hidden_states=decoded.hidden_states,
+            decoder_attentions=decoded.attentions,
+            cross_attentions=decoded.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            encoder_attentions=encoder_outputs.attentions,
+            ponder_cost=torch.stack(costs).sum() if costs else None,
+        )
+
+    def _encode(
+        self,
+        input_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        shown: dict[str, Any],
+    ) -> StackOutput:
+        assert self.encoder is not None
+        x = self._embed(input_ids, inputs_embeds, "input_ids")
+        return self.encoder(x, attention_mask=attention_mask, position_ids=position_ids, **shown)
+
+    def _embed(self, ids: Tensor | None, vectors: Tensor | None, name: str) -> Tensor:
+        if (ids is None) == (vectors is None):
+            other = name.replace("input_ids", "inputs_embeds")
+            raise ValueError(f"give {name} or {other}, {'not both' if ids is not None else 'got neither'}")
+        if vectors is None:
+            assert ids is not None
+            if ids.dim() != 2:
+                raise ValueError(f"{name} must have shape (batch, length), got {tuple(ids.shape)}")
+            vectors = self.embedding(ids)
+        assert vectors is not None
+        return vectors * self.config.d_model**0.5 if self.config.scale_embedding else vectors
+
+    def _cache(self, cache: Cache | None, use_cache: bool | None) -> Cache | None:
+        assert self.decoder is not None
+        if use_cache is None:
+            use_cache = self.config.use_cache and not self.training
+        if self.is_gradient_checkpointing and self.training:
+            use_cache = False
+        if cache is None and not use_cache:
+            return None
+        return decoder_cache(cache, self.decoder.keeps_keys, self.decoder.cross_keeps_keys)
+
+
+class Encoder(nn.Module):
+    """The encoder of a model with its embedding, as ``get_encoder`` hands it out."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, model: SynthesizerModel) -> None:
+        super().__init__()
+        self.model = model
+        self.train(model.training)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool = True,
+    ) -> BaseModelOutput | tuple[Tensor, ...]:
+        shown = {
+            "output_attentions": bool(output_attentions),
+            "output_hidden_states": bool(output_hidden_states),
+            "plain": self.model.config._attn_implementation == "eager",
+        }
+        result = self.model._encode(input_ids, inputs_embeds, attention_mask, position_ids, shown)
+        # Beam search repeats every tensor that is in here for each beam.
+        output = BaseModelOutput(result.last_hidden_state, result.hidden_states, result.attentions)
+        return output if return_dict else output.to_tuple()
+
+
+def _part(config: SynthesizerConfig, is_encoder_decoder: bool, is_decoder: bool) -> SynthesizerConfig:
+    """The configuration for the stacks that a model class uses; the one given stays as it is."""
+    config = copy.deepcopy(config)
+    config.is_encoder_decoder, config.is_decoder = is_encoder_decoder, is_decoder
+    return config
+
+
+class _LanguageModel(SynthesizerPreTrainedModel):
+    """A model that says what token stands at each place."""
+
+    _tied_weights_keys = {"lm_head.weight": "model.embedding.weight"}  # noqa: RUF012
+
+    def __init__(self, config: SynthesizerConfig) -> None:
+        super().__init__(config)
+        self.model = SynthesizerModel(config)
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.lm_head = new_embeddings
+
+    def _logits(self, vectors: Tensor) -> Any:
+        return self.lm_head(vectors * self.config.d_model**-0.5 if self.config.scale_logits else vectors)
+
+
+class SynthesizerForConditionalGeneration(_LanguageModel, SynthesizerGenerationMixin):
+    """An encoder and a decoder, for translation, summarisation, dialogue, span corruption."""
+
+    def __init__(self, config: SynthesizerConfig) -> None:
+        super().__init__(_part(config, is_encoder_decoder=True, is_decoder=False))
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """The labels one place later, after the start token."""
+        start, pad = self.config.decoder_start_token_id, self.config.pad_token_id
+        if start is None or pad is None:
+            raise ValueError(
+                f"labels need decoder_start_token_id and pad_token_id in the configuration, got {start} and {pad}"
+            )
+        shifted = labels.new_full(labels.shape, start)
+        shifted[:, 1:] = labels[:, :-1]
+        return shifted.masked_fill(shifted == -100, pad)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        encoder_outputs: Any = None,
+        past_key_values: Cache | None = None,
+        position_ids: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **loss_options: Any,
+    ) -> ConditionalGenerationOutput:
+        """As ``SynthesizerModel.forward``. ``labels`` are the tokens to decode, -100 where there is none; they are
+        also what the decoder reads, one place later, unless ``decoder_input_ids`` are given."""
+        if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        output = self.model(
+            input_ids,
+            attention_mask,
+            position_ids,
+            decoder_input_ids,
+            decoder_attention_mask,
+            decoder_position_ids,
+            encoder_outputs,
+            past_key_values,
+            inputs_embeds,
+            decoder_inputs_embeds,
+            use_cache,
+            output_attentions,
+            output_hidden_states,
+            return_dict=True,
+        )
+        logits = self._logits(output.last_hidden_state)
+        # The loss that transformers would choose by the name of this class shifts the labels once more.
+        loss = self._loss(ForMaskedLMLoss, logits, labels, output.ponder_cost, loss_options)
+        return ConditionalGenerationOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=output.past_key_values,
+            decoder_hidden_states=output.decoder_hidden_states,
+            decoder_attentions=output.decoder_attentions,
+            cross_attentions=output.cross_attentions,
+            encoder_last_hidden_state=output.encoder_last_hidden_state,
+            encoder_hidden_states=output.encoder_hidden_states,
+            encoder_attentions=output.encoder_attentions,
+            ponder_cost=output.ponder_cost,
+        )
+
+
+class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
+    """A decoder alone, for language modelling."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^model\.encoder\.", r"\.cross_(attention|residual)\."]  # noqa: RUF012
+
+    def __init__(self, config: SynthesizerConfig) -> None:
+        super().__init__(_part(config, is_encoder_decoder=False, is_decoder=True))
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int = 0,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **loss_options: Any,
+    ) -> CausalLMOutput:
+        """As ``SynthesizerModel.forward``. ``labels`` are the tokens themselves, -100 where none is to be predicted;
+        ``logits_to_keep`` asks for the logits of that many last tokens, 0 for all."""
+        output = self.model(
+            input_ids,
+            attention_mask,
+            position_ids,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            use_cache=use_cache,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+            return_dict=True,
+        )
+        logits = self._logits(output.last_hidden_state[:, -logits_to_keep:])
+        loss = self._loss(ForCausalLMLoss, logits, labels, output.ponder_cost, loss_options)
+        return CausalLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=output.past_key_values,
+            hidden_states=output.hidden_states,
+            attentions=output.attentions,
+            ponder_cost=output.ponder_cost,
+        )
+
+
+class SynthesizerForMaskedLM(_LanguageModel):
+    """An encoder alone that fills in masked tokens."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^model\.decoder\."]  # noqa: RUF012
+
+    def __init__(self, config: SynthesizerConfig) -> None:
+        super().__init__(_part(config, is_encoder_decoder=False, is_decoder=False))
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **loss_options: Any,
+    ) -> MaskedLanguageModelOutput:
+        """As ``SynthesizerModel.forward``. ``labels`` are the tokens to fill in, -100 where there is none."""
+        output = self.model(
+            input_ids,
+            attention_mask,
+            position_ids,
+            inputs_embeds=inputs_embeds,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+            return_dict=True,
+        )
+        logits = self._logits(output.last_hidden_state)
+        loss = self._loss(ForMaskedLMLoss, logits, labels, output.ponder_cost, loss_options)
+        return MaskedLanguageModelOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=output.hidden_states,
+            attentions=output.attentions,
+            ponder_cost=output.ponder_cost,
+        )
+
+
+class SynthesizerForSequenceClassification(SynthesizerPreTrainedModel):
+    """An encoder alone that puts texts into ``num_labels`` classes, or with ``num_labels=1`` gives them a number."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^model\.decoder\.", r"^lm_head\."]  # noqa: RUF012
+
+    def __init__(self, config: SynthesizerConfig) -> None:
+        super().__init__(_part(config, is_encoder_decoder=False, is_decoder=False))
+        self.num_labels: int = self.config.num_labels or 1
+        self.model = SynthesizerModel(self.config)
+        self.dropout = nn.Dropout(self.config.classifier_dropout)
+        self.classifier = nn.Linear(self.config.d_model, self.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **loss_options: Any,
+    ) -> ClassifierOutput:
+        """As ``SynthesizerModel.forward``. ``labels`` are classes, or numbers where ``num_labels=1``."""
+        output = self.model(
+            input_ids,
+            attention_mask,
+            position_ids,
+            inputs_embeds=inputs_embeds,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+            return_dict=True,
+        )
+        logits: Any = self.classifier(self.dropout(self._pool(output.last_hidden_state, attention_mask)))
+        loss = self._loss(ForSequenceClassificationLoss, logits, labels, output.ponder_cost, loss_options)
+        return ClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=output.hidden_states,
+            attentions=output.attentions,
+            ponder_cost=output.ponder_cost,
+        )
+
+    def _pool(self, vectors: Tensor, attention_mask: Tensor | None) -> Tensor:
+        if attention_mask is not None and attention_mask.dim() != 2:
+            raise ValueError("classification needs an attention_mask of shape (batch, length) to know the tokens")
+        if self.config.classifier_pooling == "first":
+            if attention_mask is None:
+                return vectors[:, 0]
+            first = attention_mask.long().argmax(-1)  # padding may be on the left
+            return vectors[torch.arange(len(vectors), device=vectors.device), first]
+        if attention_mask is None:
+            return vectors.mean(1)
+        kept = (attention_mask != 0).unsqueeze(-1).to(vectors.dtype)
+        return (vectors * kept).sum(1) / kept.sum(1).clamp(min=1)

@@ -1,0 +1,80 @@
+"""From Hugging Face's masks (1 = a token, 0 = padding) to what the layers take: keys to ignore, and positions."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from synthattn.shapes import Bool, Int
+from synthattn.tracing import traced
+
+
+@dataclass(frozen=True)
+class Places:
+    """What one call tells every layer of a stack about the tokens.
+
+    Attributes:
+        padding: True = ignore this key; None where nothing is padding.
+        mask: True = may not attend, or a bias; given where the user made the whole mask, causality included.
+        queries: positions of the queries, None where they are offset, offset + 1, ...
+        keys: positions of the keys, None where they are 0, 1, ...
+        offset: how many tokens were decoded before.
+    """
+
+    padding: Bool[Tensor, "batch k"] | None = None
+    mask: Tensor | None = None
+    queries: Int[Tensor, "*batch q"] | None = None
+    keys: Int[Tensor, "*batch k"] | None = None
+    offset: int = 0
+
+    def at(self, length: int, device: torch.device) -> Int[Tensor, "*batch q"]:
+        """The positions of the queries, written out."""
+        if self.queries is not None:
+            return self.queries
+        return torch.arange(self.offset, self.offset + length, device=device)
+
+
+def places(
+    attention_mask: Tensor | None, position_ids: Tensor | None, batch: int, length: int, offset: int, what: str = ""
+) -> Places:
+    """Read a mask and positions; ``what`` is a prefix of their names in messages.
+
+    Padding does not count: the first token after padding on the left is at position 0, as in ``generate``.
+    """
+    keys = offset + length
+    if attention_mask is not None and attention_mask.dim() == 4:
+        mask = attention_mask if attention_mask.is_floating_point() else attention_mask == 0
+        at = _shared(position_ids, offset, None)
+        return Places(mask=mask, queries=at, keys=at if offset == 0 else None, offset=offset)
+    padding = where = None
+    if attention_mask is not None:
+        if attention_mask.shape != (batch, keys):
+            raise ValueError(
+                f"{what}attention_mask must have shape (batch, tokens so far) = ({batch}, {keys}), or four axes with "
+                f"queries and keys, got {tuple(attention_mask.shape)}"
+            )
+        kept = attention_mask != 0
+        if traced(kept) or not kept.all():
+            padding = ~kept
+            where = _shared((kept.long().cumsum(-1) - 1).clamp(min=0), 0, kept)
+    if position_ids is not None:
+        if position_ids.shape[-1] != length:
+            raise ValueError(
+                f"{what}position_ids must have one entry for each of {length} tokens, got {tuple(position_ids.shape)}"
+            )
+        kept = None if padding is None else ~padding[:, offset:]
+        queries = _shared(position_ids, offset, kept)
+        return Places(padding, None, queries, queries if offset == 0 else where, offset)
+    queries = None if where is None else where[..., offset:]
+    return Places(padding, None, queries, where, offset)
+
+
+def _shared(positions: Tensor | None, start: int, kept: Tensor | None) -> Tensor | None:
+    """None where every token that counts stands at start, start + 1, ...: the layers have faster ways then."""
+    if positions is None:
+        return None
+    positions = positions[0] if positions.dim() == 2 and positions.shape[0] == 1 else positions
+    if traced(positions):
+        return positions
+    plain = positions == torch.arange(start, start + positions.shape[-1], device=positions.device)
+    return None if bool((plain if kept is None else plain | ~kept).all()) else positions

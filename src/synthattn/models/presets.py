@@ -1,0 +1,95 @@
+"""Configurations as functions: the sizes of the paper's runs, and smaller ones.
+
+Each takes ``attention`` for both stacks, or ``encoder_attention`` and ``decoder_attention``, and any other field of
+``SynthesizerConfig`` to change: ``presets.tiny(vocab_size=53, attention="random")``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from synthattn.models.configuration import Attention, SynthesizerConfig
+
+
+def _config(attention: Attention, changes: dict[str, Any], **fields: Any) -> SynthesizerConfig:
+    chosen: dict[str, Any] = {"encoder_attention": attention, "decoder_attention": attention}
+    return SynthesizerConfig(**(chosen | fields | changes))
+
+
+def tiny(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
+    """For tests: two narrow layers, no dropout."""
+    return _config(
+        attention,
+        changes,
+        vocab_size=64,
+        d_model=32,
+        num_heads=4,
+        d_ff=64,
+        encoder_layers=2,
+        decoder_layers=2,
+        max_position_embeddings=32,
+        dropout=0.0,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        classifier_dropout=0.0,
+    )
+
+
+def cpu(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
+    """What two cores train in minutes."""
+    return _config(
+        attention,
+        changes,
+        vocab_size=8000,
+        d_model=256,
+        num_heads=4,
+        d_ff=1024,
+        encoder_layers=3,
+        decoder_layers=3,
+        max_position_embeddings=128,
+    )
+
+
+def transformer_base(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
+    """Tensor2Tensor's base model, as in the paper's translation runs: N = 256, its vocabulary for English-German."""
+    return _config(attention, changes, vocab_size=33_708, max_position_embeddings=256)
+
+
+def lm1b_base(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
+    """Tensor2Tensor's ``lmx_base``: a decoder whose output matrix is not its embedding; for ``ForCausalLM``."""
+    return _config(
+        attention, changes, vocab_size=32_000, max_position_embeddings=256, encoder_layers=0, tie_word_embeddings=False
+    )
+
+
+T5 = {
+    "vocab_size": 32_128,
+    "max_position_embeddings": 512,
+    "positions": "relative",
+    "norm": "rmsnorm",
+    "feed_forward_bias": False,
+    "scale_embedding": False,
+    "scale_logits": True,
+    "initializer": "fan_in",
+}
+
+
+def t5_small(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
+    """T5 1.0 small."""
+    return _config(attention, changes, **T5)
+
+
+def t5_base(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
+    """T5 1.0 base."""
+    return _config(attention, changes, **T5, d_model=768, num_heads=12, d_ff=3072, encoder_layers=12, decoder_layers=12)
+
+
+def c4_base(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
+    """T5 base as the paper's C4 runs had it: Synthesizer layers have 8 heads of 128 and not 12 of 64, mixtures are
+    plain sums, and pre-training has no dropout."""
+    changes = {"synthetic_heads": 8, "synthetic_head_dim": 128, "mix": "sum"} | changes
+    return t5_base(attention, **({"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0} | changes))
+
+
+PRESETS: dict[str, Callable[..., SynthesizerConfig]] = {
+    preset.__name__: preset for preset in (tiny, cpu, transformer_base, lm1b_base, t5_small, t5_base, c4_base)
+}

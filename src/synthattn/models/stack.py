@@ -1,0 +1,153 @@
+"""A stack of layers: an encoder, or a decoder."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from synthattn.layers.positions import LearnedPositions, SinusoidalPositions
+from synthattn.models.block import Block
+from synthattn.models.compat import Cache
+from synthattn.models.outputs import StackOutput
+from synthattn.models.places import places
+from synthattn.shapes import Float
+from synthattn.synthesizers.relative import RelativeSynthesizer
+
+
+class Trace:
+    """Collects what the user asked to see on the way."""
+
+    def __init__(self, hidden_states: bool, attentions: bool) -> None:
+        self.hidden_states: list[Tensor] | None = [] if hidden_states else None
+        self.attentions: list[Tensor] | None = [] if attentions else None
+        self.cross_attentions: list[Tensor] | None = [] if attentions else None
+
+    def hidden(self, x: Tensor) -> None:
+        if self.hidden_states is not None:
+            self.hidden_states.append(x)
+
+    def weights(self, own: Tensor | None, cross: Tensor | None) -> None:
+        if self.attentions is not None and own is not None:
+            self.attentions.append(own)
+        if self.cross_attentions is not None and cross is not None:
+            self.cross_attentions.append(cross)
+
+
+class Stack(nn.Module):
+    """Token vectors in, token vectors in context out.
+
+    Args:
+        blocks: the layers, from the first to the last.
+        positions: makes vectors of positions, None where the tokens carry none.
+        relative: T5's position bias by number of heads, shared by all layers that have that many.
+        norm: applied at the end.
+        dropout: applied at the start and at the end.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        positions: SinusoidalPositions | LearnedPositions | None,
+        relative: dict[int, RelativeSynthesizer],
+        norm: nn.Module,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.positions = positions
+        self.relative = nn.ModuleDict({str(heads): bias for heads, bias in relative.items()})
+        self.norm = norm
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def layers(self) -> list[Block]:
+        """The layer at each depth."""
+        return [block for block in self.blocks if isinstance(block, Block)]
+
+    @property
+    def keeps_keys(self) -> list[bool]:
+        """For each depth, whether decoding must keep keys."""
+        return [block.attention.reads_memory for block in self.layers]
+
+    @property
+    def cross_keeps_keys(self) -> list[bool]:
+        """The same for the attention to the encoder; empty where there is none."""
+        return [block.cross_attention.reads_memory for block in self.layers if block.cross_attention is not None]
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        *,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        memory: Float[Tensor, "batch source d_model"] | None = None,
+        memory_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        plain: bool = False,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> StackOutput:
+        batch, length = x.shape[:2]
+        offset = 0 if past_key_values is None else past_key_values.get_seq_length()
+        own = places(attention_mask, position_ids, batch, length, offset)
+        other = None if memory is None else places(memory_mask, None, batch, memory.shape[1], 0, "encoder_")
+        bias = {int(heads): self._bias(heads, length, offset) for heads in self.relative}
+        trace = Trace(output_hidden_states, output_attentions)
+
+        def run(x: Tensor, depth: int) -> Tensor:
+            block = self.layers[depth]
+            x, weights, cross_weights = block(
+                x,
+                memory,
+                bias.get(block.attention.num_heads) if block.attention.takes_position_bias else None,
+                places=own,
+                memory_places=other,
+                past_key_values=past_key_values,
+                index=depth,
+                plain=plain,
+                need_weights=output_attentions,
+            )
+            trace.weights(weights, cross_weights)
+            return x
+
+        signal = None if self.positions is None else self.positions(own.at(length, x.device)).to(x.dtype)
+        x, ponder_cost = self.through(x, signal, own.padding, run, trace, complete=past_key_values is not None)
+        last: Any = self.dropout(self.norm(x))
+        trace.hidden(last)
+        cross_attentions = trace.cross_attentions if any(b.cross_attention is not None for b in self.layers) else None
+        return StackOutput(
+            last_hidden_state=last,
+            past_key_values=past_key_values,
+            hidden_states=_tuple(trace.hidden_states),
+            attentions=_tuple(trace.attentions),
+            cross_attentions=_tuple(cross_attentions),
+            ponder_cost=ponder_cost,
+        )
+
+    def through(
+        self,
+        x: Tensor,
+        signal: Tensor | None,
+        padding: Tensor | None,
+        run: Callable[[Tensor, int], Tensor],
+        trace: Trace,
+        complete: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Pass the vectors through all depths: the result, and its ponder cost where there is one.
+
+        ``signal`` says where the tokens stand; ``complete`` asks that no depth be left out, for the cache's sake.
+        """
+        x = self.dropout(x if signal is None else x + signal)
+        for depth in range(len(self.layers)):
+            trace.hidden(x)
+            x = run(x, depth)
+        return x, None
+
+    def _bias(self, heads: str, length: int, offset: int) -> Float[Tensor, "heads q k"]:
+        table = self.relative[heads]
+        assert isinstance(table, RelativeSynthesizer)
+        return table.between(length, offset + length, offset)
+
+
+def _tuple(found: list[Any] | None) -> tuple[Any, ...] | None:
+    return None if found is None else tuple(found)

@@ -1,0 +1,113 @@
+"""The Universal Transformer (Dehghani et al. 2019): one layer applied again and again, for each token as often as it
+wants."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from synthattn.layers.positions import sinusoid
+from synthattn.models.block import Block
+from synthattn.models.stack import Stack, Trace
+from synthattn.shapes import Bool, Float
+from synthattn.tracing import traced
+
+
+class Halting(nn.Module):
+    """When a token stops: adaptive computation time (Graves 2016), as the paper's appendix lists it.
+
+    In each step a token's probability of stopping grows by ``p = sigmoid(w x + b)``; once it exceeds the threshold,
+    the token stops and what was missing to one is its remainder. The result is interpolated: in each step the state
+    counts with weight p, or with the remainder in the last.
+    """
+
+    def __init__(self, d_model: int, threshold: float) -> None:
+        super().__init__()
+        self.threshold = threshold
+        self.unit = nn.Linear(d_model, 1)
+
+    def reset_parameters(self) -> None:
+        # Positive, as in the authors' code: a token that has learned nothing yet stops soon.
+        nn.init.ones_(self.unit.bias)
+
+    def start(self, x: Tensor) -> "Progress":
+        zero = x.new_zeros(x.shape[:-1])
+        return Progress(self, zero, zero, zero, torch.zeros_like(x))
+
+
+class Progress:
+    """How far each token is."""
+
+    def __init__(self, halting: Halting, probability: Tensor, remainder: Tensor, steps: Tensor, result: Tensor) -> None:
+        self.halting = halting
+        self.probability, self.remainder, self.steps, self.result = probability, remainder, steps, result
+
+    def decide(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length"]:
+        """The weight that the state after this step will have in the result."""
+        p = self.halting.unit(x).squeeze(-1).sigmoid()
+        running = self.probability < 1.0
+        would_be = self.probability + p * running
+        stops = running & (would_be > self.halting.threshold)
+        goes_on = running & ~stops
+        self.probability = self.probability + p * goes_on
+        self.remainder = self.remainder + stops * (1.0 - self.probability)
+        self.probability = self.probability + stops * self.remainder
+        self.steps = self.steps + running
+        return p * goes_on + stops * self.remainder
+
+    def add(self, x: Tensor, weight: Tensor) -> None:
+        self.result = x * weight.unsqueeze(-1) + self.result * (1.0 - weight.unsqueeze(-1))
+
+    def done(self) -> bool:
+        return bool((self.probability >= 1.0).all())
+
+    def cost(self, padding: Bool[Tensor, "batch length"] | None) -> Float[Tensor, ""]:
+        """Steps and remainder, on average over the tokens."""
+        cost = self.steps + self.remainder
+        if padding is None:
+            return cost.mean()
+        kept = ~padding[:, -cost.shape[1] :]
+        return (cost * kept).sum() / kept.sum().clamp(min=1)
+
+
+class UniversalStack(Stack):
+    """A stack whose only block is the layer at every depth.
+
+    Before each step the tokens are told where they stand and how deep they are.
+    """
+
+    def __init__(self, block: Block, depth: int, halting: Halting | None, **parts: Any) -> None:
+        super().__init__([block], **parts)
+        self.depth = depth
+        self.halting = halting
+
+    @property
+    def layers(self) -> list[Block]:
+        return super().layers * self.depth
+
+    def through(
+        self,
+        x: Tensor,
+        signal: Tensor | None,
+        padding: Tensor | None,
+        run: Callable[[Tensor, int], Tensor],
+        trace: Trace,
+        complete: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        x = self.dropout(x)
+        progress = None if self.halting is None else self.halting.start(x)
+        for depth in range(self.depth):
+            trace.hidden(x)
+            x = x + sinusoid(torch.tensor(depth, device=x.device), x.shape[-1]).to(x.dtype)
+            x = x if signal is None else x + signal
+            if progress is None:
+                x = run(x, depth)
+                continue
+            weight = progress.decide(x)
+            x = run(x, depth)
+            progress.add(x, weight)
+            # With a cache every depth must be filled: tokens to come may think longer.
+            if not complete and not traced(x) and progress.done():
+                break
+        return (x, None) if progress is None else (progress.result, progress.cost(padding))
