@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from synthattn.layers.synthetic_attention import Remembered, _check_tokens
+from synthattn.layers.checks import check_tokens
+from synthattn.layers.synthetic_attention import Remembered
 from synthattn.masks import from_torch
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers.base import Resize, split_heads
@@ -31,6 +32,7 @@ class Convolution(nn.Module):
     max_length: int | None = None
     reads_memory: bool = False
     takes_position_bias: bool = False
+    can_be_causal: bool = True
 
     def __init__(
         self, d_model: int, num_heads: int, kernel: int, weight_dropout: float = 0.0, *, bias: bool = True
@@ -48,6 +50,8 @@ class Convolution(nn.Module):
         self.d_model, self.num_heads, self.kernel, self.weight_dropout = d_model, num_heads, kernel, weight_dropout
         self.input = nn.Linear(d_model, 2 * d_model, bias=bias)
         self.output = nn.Linear(d_model, d_model, bias=bias)
+
+    def reset_parameters(self) -> None:
         for projection in (self.input, self.output):
             nn.init.xavier_uniform_(projection.weight)
             if projection.bias is not None:
@@ -111,7 +115,7 @@ class Convolution(nn.Module):
 
     def remember(self, x: Float[Tensor, "batch k d_model"]) -> Remembered:
         """``GLU(X W_I)``, all that later windows need of the tokens; ``forward`` takes it as its ``memory``."""
-        _check_tokens("x", x, self.d_model)
+        check_tokens("x", x, self.d_model)
         return Remembered(None, split_heads(F.glu(self.input(x)), self.num_heads))
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
@@ -128,7 +132,7 @@ class Convolution(nn.Module):
             if offset > 0:
                 raise ValueError(f"offset={offset} was given without the memory of the tokens before x")
             return self.remember(x).values
-        _check_tokens("x", x, self.d_model)
+        check_tokens("x", x, self.d_model)
         if isinstance(memory, Tensor):
             raise ValueError(f"{self.name} convolves x itself, it cannot attend to a memory; use vanilla for that")
         if memory.keys is not None:

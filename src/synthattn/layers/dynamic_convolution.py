@@ -19,6 +19,10 @@ class DynamicConvolution(Convolution):
     ) -> None:
         super().__init__(d_model, num_heads, kernel, weight_dropout, bias=bias)
         self.query = nn.Linear(d_model, num_heads * kernel, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
         nn.init.xavier_uniform_(self.query.weight)
 
     def logits(self, queries: Float[Tensor, "batch heads q dim"]) -> Float[Tensor, "batch heads q kernel"]:

@@ -18,6 +18,10 @@ class LightConvolution(Convolution):
     ) -> None:
         super().__init__(d_model, num_heads, kernel, weight_dropout, bias=bias)
         self.weight = nn.Parameter(torch.empty(num_heads, kernel))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
         nn.init.xavier_uniform_(self.weight)
 
     def logits(self, queries: Float[Tensor, "batch heads q dim"]) -> Float[Tensor, "1 heads 1 kernel"]:

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from synthattn.layers.synthetic_attention import Remembered, _check_positions, _check_sizes, _check_tokens
+from synthattn.layers.checks import check_positions, check_sizes, check_tokens
+from synthattn.layers.synthetic_attention import Remembered
 from synthattn.masks import from_torch
 from synthattn.shapes import Bool, Float, Int
-from synthattn.synthesizers.base import Resize, Tokens, replace_parameter, resized, rows_at, split_heads
-from synthattn.tracing import traced
+from synthattn.synthesizers.base import Resize, Tokens, check_length, replace_parameter, resized, rows_at, split_heads
 
 
 class Linformer(nn.Module):
@@ -35,6 +35,7 @@ class Linformer(nn.Module):
     name: ClassVar[str] = "linformer"
     reads_memory: bool = True
     takes_position_bias: bool = False
+    can_be_causal: bool = False
     f: nn.Parameter | None
 
     def __init__(
@@ -51,7 +52,7 @@ class Linformer(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        _check_sizes(d_model, num_heads, head_dim, max_length, dropout)
+        check_sizes(d_model, num_heads, head_dim, max_length, dropout)
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         self.d_model, self.num_heads, self.k, self.dropout = d_model, num_heads, k, dropout
@@ -61,14 +62,19 @@ class Linformer(nn.Module):
         self.key = nn.Linear(d_model, inner, bias=bias)
         self.value = nn.Linear(d_model, inner, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
+        shape = (1 if shared_heads else num_heads, k, max_length)
+        self.e = nn.Parameter(torch.empty(shape))
+        self.f = None if shared_kv else nn.Parameter(torch.empty(shape))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
         for projection in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(projection.weight)
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
-        shape = (1 if shared_heads else num_heads, k, max_length)
         # A sum over max_length tokens then has the scale of one token.
-        self.e = nn.Parameter(torch.empty(shape).normal_(std=max_length**-0.5))
-        self.f = None if shared_kv else nn.Parameter(torch.empty(shape).normal_(std=max_length**-0.5))
+        for table in self.parameters(recurse=False):
+            nn.init.normal_(table, std=self.max_length**-0.5)
 
     @property
     def max_length(self) -> int:
@@ -156,39 +162,21 @@ class Linformer(nn.Module):
         self, x: Tensor, memory: Tensor | Remembered | None, positions: Tensor | None, memory_positions: Tensor | None
     ) -> Tokens:
         """What is attended to; the positions of other queries than these do not matter."""
-        _check_tokens("x", x, self.d_model)
-        _check_positions("positions", positions, x)
+        check_tokens("x", x, self.d_model)
+        check_positions("positions", positions, x)
         if isinstance(memory, Remembered):
             raise ValueError("linformer takes tokens as memory, this was remembered by another layer")
         if memory is None:
             if memory_positions is not None:
                 raise ValueError("memory_positions was given without memory; use positions")
             memory, memory_positions = x, positions
-        _check_tokens("memory", memory, self.d_model)
+        check_tokens("memory", memory, self.d_model)
         if memory.shape[0] != x.shape[0]:
             raise ValueError(f"x has {x.shape[0]} examples, memory has {memory.shape[0]}")
-        _check_positions("memory_positions", memory_positions, memory)
+        check_positions("memory_positions", memory_positions, memory)
         source = Tokens(memory, None if memory_positions is None else memory_positions.long())
-        self._check_length(source)
+        check_length(self.name, self.max_length, source)
         return source
-
-    def _check_length(self, tokens: Tokens) -> None:
-        """The same words as ``Synthesizer.check_lengths``."""
-        if tokens.positions is None:
-            if tokens.length > self.max_length:
-                raise ValueError(
-                    f"input has {tokens.length} positions, {self.name} was built for max_length={self.max_length}; "
-                    f"shorten the input or call resize_max_length({tokens.length})"
-                )
-        elif not traced(tokens.positions):
-            low, high = (int(t) for t in tokens.positions.aminmax())
-            if low < 0:
-                raise ValueError(f"positions start at 0, got {low}; give padding any valid position, such as 0")
-            if high >= self.max_length:
-                raise ValueError(
-                    f"positions go up to {high}, {self.name} was built for max_length={self.max_length} "
-                    f"(positions 0 to {self.max_length - 1}); call resize_max_length({high + 1})"
-                )
 
     def _mixtures(
         self,

@@ -26,17 +26,18 @@ class Baseline(Term):
 
 @dataclass(frozen=True)
 class ConvolutionTerm(Baseline):
-    """Options: ``kernel``, the width of the window, odd; ``dropout``, the probability of dropping a kernel entry."""
+    """Options: ``kernel``, the width of the window, odd; ``dropout``, the probability of dropping a kernel entry, by
+    default that of attention weights in the other layers of a model."""
 
     convolution: ClassVar[type[LightConvolution] | type[DynamicConvolution]]
     kernel: int = 9
-    dropout: float = 0.0
+    dropout: float | None = None
 
     def __post_init__(self) -> None:
         # Even though a causal window could be even: an encoder's is centred.
         if self.kernel < 1 or self.kernel % 2 == 0:
             raise ValueError(f"{self.name}: kernel must be a positive odd number, got {self.kernel}")
-        if not 0.0 <= self.dropout < 1.0:
+        if self.dropout is not None and not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"{self.name}: dropout must be at least 0 and below 1, got {self.dropout}")
 
     def layer(
@@ -47,7 +48,8 @@ class ConvolutionTerm(Baseline):
                 f"{self.name} splits d_model={d_model} channels over its heads, but num_heads={num_heads} times "
                 f"head_dim={head_dim} is {num_heads * head_dim}; leave head_dim out"
             )
-        return self.convolution(d_model, num_heads, self.kernel, self.dropout, bias=bias)
+        chosen = dropout if self.dropout is None else self.dropout
+        return self.convolution(d_model, num_heads, self.kernel, chosen, bias=bias)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def build_mixer(
 ) -> TokenMixer:
     """The layer that a spec names; the arguments are those of ``SyntheticAttention``.
 
-    ``dropout`` is that of attention weights: convolutions have their own, an option of the spec.
+    ``dropout`` is that of attention weights, and of kernels where the spec does not say another.
     """
     found = parse_mixer(attention)
     term = found.terms[0]

@@ -10,12 +10,14 @@ from synthattn.synthesizers.base import Resize, replace_parameter, resized
 from synthattn.tracing import traced
 
 
-def sinusoid(at: Int[Tensor, "*axes"] | Float[Tensor, "*axes"], width: int) -> Float[Tensor, "*axes width"]:
+def sinusoid(at: Int[Tensor, "*axes"], width: int, dtype: torch.dtype) -> Float[Tensor, "*axes width"]:
     """Sines, then cosines, of wavelengths from 2 pi to 20,000 pi, as Tensor2Tensor arranges them."""
     half = width // 2
-    steps = torch.arange(half, device=at.device) / max(half - 1, 1)
+    # Half precision has too few digits for the angles of far positions.
+    precise = torch.promote_types(dtype, torch.float32)
+    steps = torch.arange(half, dtype=precise, device=at.device) / max(half - 1, 1)
     angles = at.unsqueeze(-1) * torch.exp(steps * -math.log(10_000.0))
-    signal = torch.cat([angles.sin(), angles.cos()], dim=-1)
+    signal = torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
     return nn.functional.pad(signal, (0, width - 2 * half))
 
 
@@ -26,8 +28,8 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.d_model = d_model
 
-    def forward(self, at: Int[Tensor, "*axes"]) -> Float[Tensor, "*axes d_model"]:
-        return sinusoid(at, self.d_model)
+    def forward(self, at: Int[Tensor, "*axes"], dtype: torch.dtype) -> Float[Tensor, "*axes d_model"]:
+        return sinusoid(at, self.d_model, dtype)
 
 
 class LearnedPositions(nn.Module):
@@ -41,13 +43,13 @@ class LearnedPositions(nn.Module):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table)
 
-    def forward(self, at: Int[Tensor, "*axes"]) -> Float[Tensor, "*axes d_model"]:
+    def forward(self, at: Int[Tensor, "*axes"], dtype: torch.dtype) -> Float[Tensor, "*axes d_model"]:
         if not traced(at) and int(at.max()) >= len(self.table):
             raise ValueError(
                 f"input has {int(at.max()) + 1} positions, learned positions were built for {len(self.table)}; "
                 f"shorten the input or call resize_max_length({int(at.max()) + 1})"
             )
-        return self.table[at]
+        return self.table[at].to(dtype)
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
         fresh = torch.randn(1, max_length, self.table.shape[1])

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from synthattn import batch_free
 from synthattn.attend import attend, attend_plain, attention_weights
+from synthattn.layers.checks import check_positions, check_sizes, check_tokens
 from synthattn.layers.exponential_cache import ExponentialCache
 from synthattn.logits import Logits
 from synthattn.masks import Mask, from_torch
@@ -39,6 +40,7 @@ class SyntheticAttention(nn.Module):
     """
 
     takes_position_bias = True
+    can_be_causal = True
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class SyntheticAttention(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _check_sizes(d_model, num_heads, head_dim, max_length, dropout)
+        check_sizes(d_model, num_heads, head_dim, max_length, dropout)
         self.spec = parse(attention)
         self.d_model, self.num_heads = d_model, num_heads
         self.head_dim = d_model // num_heads if head_dim is None else head_dim
@@ -170,7 +172,7 @@ class SyntheticAttention(nn.Module):
 
     def remember(self, memory: Float[Tensor, "batch k d_model"]) -> Remembered:
         """Project tokens that will be attended to; ``forward`` takes the result as its ``memory``."""
-        _check_tokens("memory", memory, self.d_model)
+        check_tokens("memory", memory, self.d_model)
         return Remembered(self.synthesizer.remember(Tokens(memory)), self._values(memory))
 
     @property
@@ -217,8 +219,8 @@ class SyntheticAttention(nn.Module):
         memory_positions: Tensor | None,
         offset: int = 0,
     ) -> tuple[Tokens, Tokens]:
-        _check_tokens("x", x, self.d_model)
-        _check_positions("positions", positions, x)
+        check_tokens("x", x, self.d_model)
+        check_positions("positions", positions, x)
         if positions is None and offset > 0:
             positions = torch.arange(offset, offset + x.shape[1], device=x.device)
         query = Tokens(x, None if positions is None else positions.long())
@@ -238,10 +240,10 @@ class SyntheticAttention(nn.Module):
             # Stands in for tokens that are no longer there: only their number counts.
             memory = x[:1, :1].expand(memory.values.shape[0], memory.values.shape[-2], -1)
         else:
-            _check_tokens("memory", memory, self.d_model)
+            check_tokens("memory", memory, self.d_model)
         if memory.shape[0] != x.shape[0]:
             raise ValueError(f"x has {x.shape[0]} examples, memory has {memory.shape[0]}")
-        _check_positions("memory_positions", memory_positions, memory)
+        check_positions("memory_positions", memory_positions, memory)
         return query, Tokens(memory, None if memory_positions is None else memory_positions.long(), keys)
 
     def _attend_cached(self, query: Tokens, source: Tokens, value: Tensor, mask: Mask) -> Tensor | None:
@@ -264,41 +266,3 @@ class SyntheticAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, num_heads={self.num_heads}, attention={str(self.spec)!r}"
-
-
-def _check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length: int | None, dropout: float) -> None:
-    for name, number in (("d_model", d_model), ("num_heads", num_heads)):
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
-    if head_dim is None and d_model % num_heads:
-        raise ValueError(
-            f"num_heads={num_heads} does not divide d_model={d_model}; choose another number or give head_dim"
-        )
-    for name, number in (("head_dim", head_dim), ("max_length", max_length)):
-        if number is not None and number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
-    if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
-
-
-def _check_tokens(name: str, x: Tensor, d_model: int) -> None:
-    if x.dim() != 3:
-        raise ValueError(f"{name} must have shape (batch, length, {d_model}), got {tuple(x.shape)}")
-    if x.shape[0] == 0 or x.shape[1] == 0:
-        raise ValueError(f"{name} holds no tokens: its shape is {tuple(x.shape)}")
-    if x.shape[-1] != d_model:
-        raise ValueError(f"{name} has width {x.shape[-1]}, the layer was built for d_model={d_model}")
-    if not x.is_floating_point():
-        raise ValueError(f"{name} must hold floats, got {str(x.dtype).removeprefix('torch.')}")
-
-
-def _check_positions(name: str, positions: Tensor | None, x: Tensor) -> None:
-    if positions is None:
-        return
-    if positions.shape not in (x.shape[:2], x.shape[1:2]):
-        raise ValueError(
-            f"{name} must have shape (batch, length) = {tuple(x.shape[:2])} or (length,) = {tuple(x.shape[1:2])}, "
-            f"got {tuple(positions.shape)}"
-        )
-    if positions.dtype not in (torch.int32, torch.int64):
-        raise ValueError(f"{name} must be whole numbers, got {str(positions.dtype).removeprefix('torch.')}")

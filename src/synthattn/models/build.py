@@ -5,15 +5,14 @@ from functools import partial
 from torch import nn
 
 from synthattn.layers.feed_forward import FeedForward
-from synthattn.layers.linformer import Linformer
-from synthattn.layers.mixers import TokenMixer, build_mixer, parse_mixer
+from synthattn.layers.mixers import ConvolutionTerm, TokenMixer, build_mixer, parse_mixer
 from synthattn.layers.positions import LearnedPositions, SinusoidalPositions
 from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.models.block import Block, PostNorm, PreNorm
 from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.stack import Stack
 from synthattn.models.universal import Halting, UniversalStack
-from synthattn.synthesizers import Sizes
+from synthattn.synthesizers import SYNTHESIZERS, Sizes
 from synthattn.synthesizers.relative import Relative, RelativeSynthesizer
 
 NORMS = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm}
@@ -59,7 +58,10 @@ def _block(config: SynthesizerConfig, spec: str, cross: str | None, causal: bool
 
 def _mixer(config: SynthesizerConfig, spec: str, causal: bool) -> TokenMixer:
     heads, head_dim = config.num_heads, config.head_dim
-    if str(parse_mixer(spec)) != "vanilla":
+    terms = parse_mixer(spec).terms
+    if isinstance(terms[0], ConvolutionTerm):
+        head_dim = None  # a convolution has as many channels as the tokens
+    elif any(term.name in SYNTHESIZERS and term.name not in ("vanilla", "relative") for term in terms):
         heads = config.synthetic_heads or heads
         head_dim = config.synthetic_head_dim or head_dim
     mixer = build_mixer(
@@ -72,7 +74,7 @@ def _mixer(config: SynthesizerConfig, spec: str, causal: bool) -> TokenMixer:
         bias=config.attention_bias,
         mix=config.mix,
     )
-    if causal and isinstance(mixer, Linformer):
+    if causal and not mixer.can_be_causal:
         raise ValueError(f"{spec} looks at all positions at once and cannot decode; use it in encoder_attention only")
     return mixer
 

@@ -110,7 +110,7 @@ class Stack(nn.Module):
             trace.weights(weights, cross_weights)
             return x
 
-        signal = None if self.positions is None else self.positions(own.at(length, x.device)).to(x.dtype)
+        signal = None if self.positions is None else self.positions(own.at(length, x.device), x.dtype)
         x, ponder_cost = self.through(x, signal, own.padding, run, trace, complete=past_key_values is not None)
         last: Any = self.dropout(self.norm(x))
         trace.hidden(last)

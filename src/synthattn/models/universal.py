@@ -99,7 +99,7 @@ class UniversalStack(Stack):
         progress = None if self.halting is None else self.halting.start(x)
         for depth in range(self.depth):
             trace.hidden(x)
-            x = x + sinusoid(torch.tensor(depth, device=x.device), x.shape[-1]).to(x.dtype)
+            x = x + sinusoid(torch.tensor(depth, device=x.device), x.shape[-1], x.dtype)
             x = x if signal is None else x + signal
             if progress is None:
                 x = run(x, depth)

@@ -94,7 +94,14 @@ class Synthesizer(nn.Module):
         """Change the longest input, keeping what was learned. Nothing to do where any length will do."""
 
     def _load_from_state_dict(
-        self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: Any, unexpected: Any, errors: Any
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
     ) -> None:
         """Tables of another length are reported as that, not as a mismatch of shapes."""
         for name, table in [*self._parameters.items(), *self._buffers.items()]:
@@ -102,33 +109,39 @@ class Synthesizer(nn.Module):
             if table is None or saved is None or self.max_length is None or saved.shape[:1] != table.shape[:1]:
                 continue
             if saved.shape[1] != table.shape[1] == self.max_length:
-                errors.append(
+                error_msgs.append(
                     f"{prefix}{name} was saved with max_length={saved.shape[1]}, {self.name} was built for "
                     f"max_length={self.max_length}; call resize_max_length({saved.shape[1]}), load, and resize again"
                 )
                 return
-        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
     def check_lengths(self, query: Tokens, memory: Tokens) -> None:
-        """Refuse inputs longer than the tables, in words that say what to do about it."""
-        if self.max_length is None:
-            return
-        for tokens in (query, memory):
-            if tokens.length > self.max_length and tokens.positions is None:
-                raise ValueError(
-                    f"input has {tokens.length} positions, {self.name} was built for max_length={self.max_length}; "
-                    f"shorten the input or call resize_max_length({tokens.length})"
-                )
-            if tokens.positions is None or traced(tokens.positions):
-                continue
-            low, high = (int(t) for t in tokens.positions.aminmax())
-            if low < 0:
-                raise ValueError(f"positions start at 0, got {low}; give padding any valid position, such as 0")
-            if high >= self.max_length:
-                raise ValueError(
-                    f"positions go up to {high}, {self.name} was built for max_length={self.max_length} "
-                    f"(positions 0 to {self.max_length - 1}); call resize_max_length({high + 1})"
-                )
+        """Refuse inputs longer than the tables."""
+        if self.max_length is not None:
+            check_length(self.name, self.max_length, query)
+            check_length(self.name, self.max_length, memory)
+
+
+def check_length(name: str, max_length: int, tokens: Tokens) -> None:
+    """Refuse tokens beyond the end of a table, in words that say what to do about it."""
+    if tokens.positions is None:
+        if tokens.length > max_length:
+            raise ValueError(
+                f"input has {tokens.length} positions, {name} was built for max_length={max_length}; "
+                f"shorten the input or call resize_max_length({tokens.length})"
+            )
+    elif not traced(tokens.positions):
+        low, high = (int(t) for t in tokens.positions.aminmax())
+        if low < 0:
+            raise ValueError(f"positions start at 0, got {low}; give padding any valid position, such as 0")
+        if high >= max_length:
+            raise ValueError(
+                f"positions go up to {high}, {name} was built for max_length={max_length} "
+                f"(positions 0 to {max_length - 1}); call resize_max_length({high + 1})"
+            )
 
 
 def is_plain_linear(projection: nn.Module) -> bool:
