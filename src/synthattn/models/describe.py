@@ -54,10 +54,13 @@ def find(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
     file = folder / "config.json"
     if not file.is_file():
         raise ValueError(f"{name} holds no config.json, so it is not a saved model")
-    saved = json.loads(file.read_text())
+    try:
+        saved = json.loads(file.read_text())
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file} is not valid JSON: {error}") from error
     if saved.get("model_type") != SynthesizerConfig.model_type:
         raise ValueError(f"{name} holds a {saved.get('model_type')} model, not a {SynthesizerConfig.model_type} one")
-    made_by = (saved.get("architectures") or [None])[0]
+    made_by = (saved.get("architectures") or [""])[0]
     kinds = {model.__name__: kind for kind, model in MODELS.items()}
     return SynthesizerConfig.from_pretrained(folder), kinds.get(made_by, "seq2seq")
 

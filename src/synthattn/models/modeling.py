@@ -345,6 +345,11 @@ class SynthesizerForConditionalGeneration(_LanguageModel, SynthesizerGenerationM
     """An encoder and a decoder, for translation, summarisation, dialogue, span corruption."""
 
     def __init__(self, config: SynthesizerConfig) -> None:
+        if min(config.encoder_layers, config.decoder_layers) < 1:
+            raise ValueError(
+                f"an encoder-decoder needs at least 1 layer in each stack, got {config.encoder_layers} in the encoder "
+                f"and {config.decoder_layers} in the decoder"
+            )
         super().__init__(_part(config, is_encoder_decoder=True, is_decoder=False))
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:

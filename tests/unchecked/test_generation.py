@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from model_helpers import DECODING, ids, make
 from transformers import DynamicCache, EncoderDecoderCache
 
+from model_helpers import DECODING, ids, make
 from synthattn.models import SynthesizerForCausalLM, SynthesizerForConditionalGeneration
 from synthattn.models.cache import ValuesOnlyLayer
 from synthattn.models.generation import GnmtPenalty
