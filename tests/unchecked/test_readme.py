@@ -9,13 +9,35 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_python_in_the_readme_runs(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 2
+@pytest.mark.parametrize(
+    ("name", "count", "printed"),
+    [
+        ("README.md", 3, "['layers.0.self_attn', 'layers.1.self_attn']\n"),
+        ("docs/models.md", 4, "torch.Size([2, 17])\n"),
+    ],
+)
+def test_the_python_in_the_pages_runs(name, count, printed, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+    assert len(blocks) == count
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
-    assert capsys.readouterr().out == "['layers.0.self_attn', 'layers.1.self_attn']\n"
+    assert capsys.readouterr().out == printed
+
+
+def test_the_commands_in_the_pages_exist():
+    """Every preset and every verb that the pages name."""
+    from synthattn.cli.app import app
+    from synthattn.models.presets import PRESETS
+
+    verbs = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    for page in ("README.md", "docs/models.md"):
+        for verb, name in re.findall(r"(?:^|`)synthattn (\w+) ([\w-]+)", (ROOT / page).read_text(), re.MULTILINE):
+            assert verb in verbs
+            assert name in PRESETS or name == "my-model"
+    described = re.findall(r"^\| `(\w+)`(?:, `(\w+)`)? \|", (ROOT / "docs/models.md").read_text(), re.MULTILINE)
+    assert {name for row in described for name in row} >= set(PRESETS)
 
 
 def test_the_table_of_variants_is_complete():
@@ -27,7 +49,7 @@ def test_the_table_of_variants_is_complete():
     assert all(parse(spec) for spec in specs)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/attention.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/attention.md", "docs/models.md"])
 def test_files_that_the_pages_name_exist(name):
     page = ROOT / name
     links = re.findall(r"\]\((?!http)([^)#]+)", page.read_text())

@@ -232,9 +232,8 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
             past_key_values=self._cache(past_key_values, use_cache),
             **shown,
         )
-        costs = [
-            cost for part in (encoder_outputs, decoded) if (cost := getattr(part, "ponder_cost", None)) is not None
-        ]
+        costs = [getattr(part, "ponder_cost", None) for part in (encoder_outputs, decoded)]
+        costs = [cost for cost in costs if cost is not None]
         return EncoderDecoderOutput(
             last_hidden_state=decoded.last_hidden_state,
             past_key_values=decoded.past_key_values,
