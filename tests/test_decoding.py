@@ -1,5 +1,7 @@
 """Decoding with what ``remember`` keeps equals the full causal pass; and the other ways to call a layer."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -103,7 +105,8 @@ def test_plain_gives_the_same_result(spec):
 
 def test_dense_takes_the_queries_of_the_dot_product():
     layer = make("dense(shared_query=true)+vanilla", mix="sum", bias=False)
-    dense, vanilla = layer.synthesizer.synthesizers  # type: ignore[attr-defined]
+    synthesizer: Any = layer.synthesizer
+    dense, vanilla = synthesizer.synthesizers
     x = tokens()
     q = (x @ vanilla.query.weight.T).unflatten(-1, (HEADS, HEAD_DIM)).transpose(1, 2)
     k = (x @ vanilla.key.weight.T).unflatten(-1, (HEADS, HEAD_DIM)).transpose(1, 2)

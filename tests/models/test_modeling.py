@@ -1,10 +1,12 @@
 """Whole models: against T5 of transformers, and the choices of the configuration."""
 
+from typing import Any
+
 import pytest
 import torch
-from model_helpers import DECODING, ENCODING, KINDS, ids, labels_for, make
 from transformers import T5Config, T5ForConditionalGeneration
 
+from model_helpers import DECODING, ENCODING, KINDS, ids, labels_for, make
 from synthattn.models import (
     SynthesizerForCausalLM,
     SynthesizerForConditionalGeneration,
@@ -47,10 +49,9 @@ def copy_from_t5(model, t5):
 
 def test_a_vanilla_t5_is_t5():
     torch.manual_seed(0)
-    sizes = {"vocab_size": 53, "d_model": 24, "num_heads": 3, "d_ff": 37}
-    theirs = (
-        T5ForConditionalGeneration(T5Config(**sizes, decoder_start_token_id=0, d_kv=7, num_layers=3)).double().eval()
-    )
+    sizes: dict[str, Any] = {"vocab_size": 53, "d_model": 24, "num_heads": 3, "d_ff": 37}
+    their_sizes = sizes | {"d_kv": 7, "num_layers": 3, "decoder_start_token_id": 0}
+    theirs: Any = T5ForConditionalGeneration(T5Config(**their_sizes)).double().eval()
     changes = {"head_dim": 7, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.0, "attention_dropout": 0.0}
     ours = SynthesizerForConditionalGeneration(presets.t5_small("vanilla", **sizes, **changes)).double().eval()
     with torch.no_grad():
@@ -163,7 +164,7 @@ def test_the_implementations_agree(kind, spec):
 @every_kind
 @pytest.mark.parametrize("spec", ["random", "dense+vanilla", "lightconv(kernel=3)", "linformer(k=7)"])
 def test_what_happens_inside_can_be_seen(kind, spec):
-    cross = {"decoder_attention": "vanilla"} if spec.startswith("linformer") else {}
+    cross: dict[str, Any] = {"decoder_attention": "vanilla"} if spec.startswith("linformer") else {}
     model, x = make(KINDS[kind], spec, **cross), ids(2, 9)
     plain = model(x, labels=labels_for(kind, x))
     shown = model(x, labels=labels_for(kind, x), output_attentions=True, output_hidden_states=True)

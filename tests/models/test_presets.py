@@ -76,6 +76,8 @@ def test_lm1b_has_two_matrices_of_the_vocabulary():
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_preset_makes_every_model_without_allocating_it(preset, kind):
+    if (preset, kind) == ("lm1b_base", "seq2seq"):
+        pytest.skip("a decoder alone")
     figures = describe(PRESETS[preset](), kind, length=7)
     assert figures["flops"]["forward"] > 0
     assert sum(v for k, v in figures["parameters"].items() if k != "total") == figures["parameters"]["total"]

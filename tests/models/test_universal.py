@@ -1,11 +1,12 @@
 """The Universal Transformer against its paper's equations, one token at a time."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
-from model_helpers import ids, make
 
+from model_helpers import ids, make
 from synthattn.models import SynthesizerForCausalLM, SynthesizerForMaskedLM
 
 
@@ -42,7 +43,9 @@ def universal(stack, x: torch.Tensor, depth: int) -> torch.Tensor:
 def adaptive(stack, x: torch.Tensor, depth: int, threshold: float) -> tuple[torch.Tensor, torch.Tensor]:
     """The listing in the paper's appendix, token by token."""
     length = len(x)
-    halting_probability, remainders, n_updates = [0.0] * length, [0.0] * length, [0] * length
+    halting_probability: list[Any] = [0.0] * length
+    remainders: list[Any] = [0.0] * length
+    n_updates = [0] * length
     result = [torch.zeros(x.shape[-1], dtype=x.dtype)] * length
     w, b = stack.halting.unit.weight[0], stack.halting.unit.bias[0]
     for step in range(depth):
