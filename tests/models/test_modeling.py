@@ -50,7 +50,7 @@ def copy_from_t5(model, t5):
 def test_a_vanilla_t5_is_t5():
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"vocab_size": 53, "d_model": 24, "num_heads": 3, "d_ff": 37}
-    their_sizes = sizes | {"d_kv": 7, "num_layers": 3, "decoder_start_token_id": 0}
+    their_sizes: dict[str, Any] = sizes | {"d_kv": 7, "num_layers": 3, "decoder_start_token_id": 0}
     theirs: Any = T5ForConditionalGeneration(T5Config(**their_sizes)).double().eval()
     changes = {"head_dim": 7, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.0, "attention_dropout": 0.0}
     ours = SynthesizerForConditionalGeneration(presets.t5_small("vanilla", **sizes, **changes)).double().eval()

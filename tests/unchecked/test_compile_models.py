@@ -17,6 +17,7 @@ from model_helpers import KINDS, ids, labels_for, make
 )
 def test_one_graph(kind, spec):
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     model = make(KINDS[kind], spec, positions="relative")
     compiled = torch.compile(model, backend="aot_eager", dynamic=True, fullgraph=True)
     options = {} if kind == "masked-lm" else {"use_cache": False}
