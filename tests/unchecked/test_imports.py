@@ -11,7 +11,7 @@ PACKAGE = Path(synthattn.__file__).parent
 
 # A module may import from its own layer and from those before it.
 LAYERS = [
-    ["shapes", "tracing"],
+    ["shapes", "tracing", "messages"],
     ["logits", "masks"],
     ["batch_free", "banded", "blockwise", "reference"],
     ["attend"],
@@ -19,6 +19,9 @@ LAYERS = [
     ["layers"],
     ["adapter"],
     ["__init__"],
+    ["metrics"],
+    ["data"],
+    ["tasks"],
     ["models"],
     ["cli"],
 ]

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from synthattn.messages import suggestion
 from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.modeling import (
     SynthesizerForCausalLM,
@@ -18,7 +19,6 @@ from synthattn.models.modeling import (
 )
 from synthattn.models.presets import PRESETS
 from synthattn.models.stack import Stack
-from synthattn.synthesizers.spec import suggestion
 
 MODELS: dict[str, type[SynthesizerPreTrainedModel]] = {
     "seq2seq": SynthesizerForConditionalGeneration,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from synthattn.layers.positions import LearnedPositions
 from synthattn.layers.synthetic_attention import SyntheticAttention
+from synthattn.messages import suggestion
 from synthattn.models import build
 from synthattn.models.block import Block
 from synthattn.models.cache import decoder_cache
@@ -33,7 +34,6 @@ from synthattn.models.outputs import (
     StackOutput,
 )
 from synthattn.synthesizers.base import Resize
-from synthattn.synthesizers.spec import suggestion
 
 LOSS_OPTIONS = ("num_items_in_batch", "ignore_index", "shift_labels")
 

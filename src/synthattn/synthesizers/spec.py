@@ -6,14 +6,15 @@ use the same grammar with a table of their own.
 """
 
 import dataclasses
-import difflib
 import math
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from synthattn.messages import suggestion
 
 if typing.TYPE_CHECKING:
     from synthattn.synthesizers.base import Sizes, Synthesizer
@@ -113,17 +114,6 @@ def _value(name: str, key: str, text: str, kind: Any) -> Any:
     wanted = {bool: "true or false", int: "a whole number", float: "a number"}
     expected = " or ".join(wanted[k] for k in kinds if k in wanted)
     raise ValueError(f"{name}: {key} must be {expected}, got {text!r}")
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about a name: the closest names, or all of them."""
-    names = sorted(known)
-    if not names:
-        return "; it has none"
-    close = difflib.get_close_matches(name, names, n=3)
-    if close:
-        return f"; did you mean {' or '.join(close)}?"
-    return f"; choose from {', '.join(names)}"
 
 
 def _show(value: Any) -> str:

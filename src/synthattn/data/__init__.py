@@ -1,0 +1,1 @@
+"""Examples: sources, tokenizers, batches. Nothing in here knows tasks or models."""

@@ -1,0 +1,41 @@
+"""A folder for what is made once and used again: tokenizers, encoded texts, extracted prose."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """``SYNTHATTN_CACHE``, or ``~/.cache/synthattn``."""
+    chosen = os.environ.get("SYNTHATTN_CACHE")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "synthattn"
+
+
+def key(*parts: object) -> str:
+    """A name for what is made of these parts, and of nothing else."""
+    return hashlib.sha256("\x1f".join(str(part) for part in parts).encode()).hexdigest()[:24]
+
+
+def made_once(kind: str, name: str, make: Callable[[Path], None]) -> Path:
+    """The folder ``kind/name`` in the cache, filled by ``make`` if it is not there yet.
+
+    It appears under its name only when it is complete, so that an interruption leaves nothing half made behind.
+    """
+    folder = cache_folder() / kind / name
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    try:
+        make(unfinished)
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # otherwise another process was faster, and made the same
+                raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder

@@ -1,0 +1,340 @@
+"""Readers of text, TSV, CSV and JSON lines, plain or ``.gz``, that hold one record at a time.
+
+They are strict: what they cannot read as it was meant is an error with file and line number, because a row that is
+lost or merged silently is found, if ever, after the training. Lines end at a line feed and nowhere else. Python's own
+text mode also ends them at a carriage return, which shifts one side of parallel text against the other.
+"""
+
+import csv
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from synthattn.data.source import Record
+
+FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".json")
+
+# Memory stays flat only if no line, and no quoted field of many lines, may be as long as the file.
+LONGEST_RECORD = 1 << 26
+LARGEST_ARRAY = 1 << 28
+
+Note = Callable[[str], None]
+
+_HEAD = 4096
+_NOT_TEXT = {
+    b"\xff\xfe\x00\x00": "UTF-32, not UTF-8; convert it: iconv -f UTF-32 -t UTF-8",
+    b"\x00\x00\xfe\xff": "UTF-32, not UTF-8; convert it: iconv -f UTF-32 -t UTF-8",
+    b"\xff\xfe": "UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
+    b"\x1f\x8b": "compressed with gzip; give it a name that ends in .gz",
+    b"PK\x03\x04": "a zip archive; unpack it",
+    b"BZh": "compressed with bzip2; unpack it",
+    b"\xfd7zXZ\x00": "compressed with xz; unpack it",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd; unpack it",
+    b"PAR1": "Parquet, which is not read here; convert it to JSON lines",
+    b"version https://git-lfs.github.com/spec/": "a pointer of git LFS, not the data; fetch it: git lfs pull",
+}
+_CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\v\x1b")) + b"\x7f"
+_FIELD = r'(?:"(?:[^"]|"")*+"|[^",\r\n]*+)'
+_CSV_ROW = re.compile(rf"{_FIELD}(?:,{_FIELD})*+")
+_IDENTIFIER = re.compile(r"[^\W\d][\w.-]{0,63}")
+# Wider than for CSV, where a first row that is no header is data: MRPC has "#1 String".
+_COLUMN_NAME = re.compile(r"#?\w[\w .#()/-]{0,63}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def shown(name: str) -> str:
+    """A file name as it can stand in a message of one line."""
+    return name.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
+
+
+def broken(name: str, line: int | None, what: str) -> ValueError:
+    """The error about a file: name, line number, what is wrong and what to do."""
+    place = shown(name) if line is None else f"{shown(name)}, line {line}"
+    return ValueError(" ".join(f"{place}: {what}".split()))
+
+
+def format_of(name: str) -> str:
+    """The ending that says how to read a file, without ``.gz``; empty where it says nothing."""
+    suffix = Path(name.lower().removesuffix(".gz")).suffix
+    return suffix if suffix in FORMATS else ""
+
+
+def read_records(path: Path, name: str, note: Note) -> Iterator[Record]:
+    """The records of a file, by its ending; other endings than the known ones are read as text.
+
+    Args:
+        path: the file.
+        name: what messages call it.
+        note: is told what was decided for the user.
+    """
+    suffix = format_of(path.name)
+    if suffix == ".tsv":
+        return read_tsv(path, name)
+    if suffix == ".csv":
+        return read_csv(path, name, note)
+    if suffix == ".jsonl":
+        return read_jsonl(path, name)
+    if suffix == ".json":
+        return read_json(path, name)
+    return read_text(path, name, note)
+
+
+def read_text(path: Path, name: str, note: Note) -> Iterator[Record]:
+    """One record with the field ``text`` for each line; blank lines are left out and counted."""
+    blank = 0
+    for number, line in read_lines(path, name):
+        if line.strip():
+            yield Record({"text": line}, f"{name}, line {number}")
+        else:
+            blank += 1
+    if blank:
+        note(f"{shown(name)}: {blank} blank lines left out")
+
+
+def read_tsv(path: Path, name: str) -> Iterator[Record]:
+    """Fields between tabs, without quoting, under the names in the first row."""
+    columns: list[str] | None = None
+    blank = 0
+    for number, line in read_lines(path, name):
+        cells = line.split("\t")
+        if columns is None:
+            columns = cells
+            _check_header(columns, name)
+            continue
+        # The last lines of a file may be blank. In one column, blank is a value.
+        if not line and len(columns) > 1:
+            blank = blank or number
+            continue
+        if blank:
+            raise broken(name, blank, f"blank, but {len(columns)} fields are expected; remove the line")
+        if len(cells) != len(columns):
+            raise _wrong_count(name, number, len(cells), len(columns), "tabs")
+        yield Record(dict(zip(columns, cells, strict=True)), f"{name}, line {number}")
+
+
+def read_csv(path: Path, name: str, note: Note) -> Iterator[Record]:
+    """Fields between commas, quoted in the standard way; without a header, columns are ``0``, ``1``, ...
+
+    The first row is a header if its cells are distinct words that could be names in a program.
+    """
+    columns: list[str] | None = None
+    for number, row in _csv_rows(path, name):
+        if columns is None:
+            if _is_header(row):
+                columns = row
+                continue
+            columns = [str(n) for n in range(len(row))]
+            note(f"{shown(name)}: the first row is no header, columns are {', '.join(columns)}")
+        if len(row) != len(columns):
+            raise _wrong_count(name, number, len(row), len(columns), "commas and quotes")
+        yield Record(dict(zip(columns, row, strict=True)), f"{name}, line {number}")
+
+
+def read_jsonl(path: Path, name: str) -> Iterator[Record]:
+    """One JSON object for each line; lines of white space are skipped."""
+    for number, line in read_lines(path, name):
+        if line.strip():
+            yield Record(_object(_parsed(line, name, number), name, number), f"{name}, line {number}")
+
+
+def read_json(path: Path, name: str) -> Iterator[Record]:
+    """JSON lines under another name, or one array of objects that fits into memory."""
+    lines: list[str] = []
+    size = 0
+    for number, line in read_lines(path, name):
+        if not lines and not line.strip():
+            continue
+        if not lines and not line.lstrip().startswith("["):
+            break
+        if not lines and number > 1:
+            lines.extend([""] * (number - 1))  # for the line number of an error
+        lines.append(line)
+        size += len(line)
+        if size > LARGEST_ARRAY:
+            raise broken(
+                name, number, f"an array of more than {LARGEST_ARRAY >> 20} MB; write one object a line, as .jsonl"
+            )
+    if not lines:
+        yield from read_jsonl(path, name)
+        return
+    items = _parsed("\n".join(lines), name, 1)
+    for number, item in enumerate(items, 1):
+        if not isinstance(item, dict):
+            raise broken(name, None, f"item {number} is {_kind(item)}, not an object; write an array of objects")
+        yield Record(item, f"{name}, item {number}")
+
+
+def read_lines(path: Path, name: str) -> Iterator[tuple[int, str]]:
+    """Line numbers from 1 and lines, without their ends."""
+    for number, raw in raw_lines(path, name):
+        if b"\0" in raw:
+            raise broken(name, number, f"a NUL byte at position {raw.index(0) + 1}; is this text? remove it")
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise broken(
+                name,
+                number,
+                f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8; "
+                "convert the file: iconv -f LATIN1 -t UTF-8, if that is what it is",
+            ) from None
+        yield number, line
+
+
+def count_lines(path: Path, name: str) -> int:
+    return sum(1 for _ in raw_lines(path, name))
+
+
+def raw_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
+    """Line numbers from 1 and the bytes of lines, without their ends and without a byte order mark."""
+    try:
+        with _opened(path) as file:
+            number = 0
+            while line := file.readline(LONGEST_RECORD + 2):
+                number += 1
+                if number == 1:
+                    line = _check_start(line, file, name)
+                if len(line) > LONGEST_RECORD + 1:
+                    raise broken(name, number, f"longer than {LONGEST_RECORD >> 20} MB; is this text? split it")
+                if line.endswith(b"\n"):
+                    line = line[:-1]
+                elif number == 1 and b"\r" in line[:-1]:
+                    raise broken(name, 1, "carriage returns in place of line feeds; convert it: tr '\\r' '\\n'")
+                yield number, line.removesuffix(b"\r")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise broken(name, None, f"the gzip file is broken ({error}); fetch or compress it again") from None
+    except OSError as error:
+        raise broken(name, None, f"cannot be read: {error.strerror or error}") from None
+    if number == 0:
+        raise broken(name, None, "the file is empty; remove it or fetch it again")
+
+
+def _opened(path: Path) -> BinaryIO:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rb")  # pyright: ignore[reportReturnType]
+    return open(path, "rb")
+
+
+def _check_start(line: bytes, file: BinaryIO, name: str) -> bytes:
+    """The first line without the byte order mark, if the file begins as text does."""
+    for magic, what in _NOT_TEXT.items():
+        if line.startswith(magic):
+            raise broken(name, 1, f"this is {what}")
+    head = line[:_HEAD]
+    if len(head) < _HEAD and isinstance(file, io.BufferedReader | gzip.GzipFile):
+        head += file.peek(_HEAD - len(head))[: _HEAD - len(head)]
+    for zeros, encoding in ((head[1::2], "UTF-16LE"), (head[::2], "UTF-16BE")):
+        if zeros.count(0) * 2 > len(zeros):
+            raise broken(name, 1, f"this is {encoding}, not UTF-8; convert it: iconv -f {encoding} -t UTF-8")
+    if len(head.translate(None, _CONTROL)) * 10 < len(head) * 9:
+        raise broken(name, 1, "this is binary, not text; give a text file in UTF-8")
+    return line.removeprefix(b"\xef\xbb\xbf")
+
+
+def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of the first line of a row, and its cells."""
+    # The csv module's default refuses a long article. The limit is one for the process, so it is only ever raised.
+    csv.field_size_limit(max(LONGEST_RECORD, csv.field_size_limit()))
+    parts: list[str] = []
+    first, quotes, size, blank = 0, 0, 0, 0
+    for number, line in read_lines(path, name):
+        if not parts:
+            if not line:
+                blank = blank or number
+                continue
+            if blank:
+                raise broken(name, blank, "blank between rows; remove the line")
+            first, quotes, size = number, 0, 0
+        parts.append(line)
+        quotes += line.count('"')
+        size += len(line)
+        if quotes % 2:
+            # Inside of a quoted field, or after a quote that was lost.
+            if size > LONGEST_RECORD:
+                break
+            continue
+        row = "\n".join(parts)
+        parts = []
+        # The module would take a quote inside of an unquoted field as it is, and so read past one that was lost.
+        if not _CSV_ROW.fullmatch(row):
+            raise broken(name, first, 'a stray quote or carriage return; put the field in quotes and write " as ""')
+        yield first, next(csv.reader([row], strict=True)) if '"' in row else row.split(",")
+    if parts:
+        raise broken(name, first, "a quote is opened and not closed; close it")
+
+
+def _is_header(row: list[str]) -> bool:
+    return len(set(row)) == len(row) and all(_IDENTIFIER.fullmatch(cell) for cell in row)
+
+
+def _check_header(columns: list[str], name: str) -> None:
+    """A table without a header would lose its first row."""
+    for cell in columns:
+        if not _COLUMN_NAME.fullmatch(cell) or _number(cell):
+            raise broken(name, 1, f"{cell[:40]!r} is no name of a column; write a first row with the columns' names")
+    if len(set(columns)) < len(columns):
+        twice = next(cell for cell in columns if columns.count(cell) > 1)
+        raise broken(name, 1, f"two columns are named {twice[:40]!r}; give every column its own name")
+
+
+def _number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return cell.lower() not in ("nan", "inf", "infinity")
+
+
+def _wrong_count(name: str, line: int, found: int, expected: int, look_at: str) -> ValueError:
+    fields = "1 field" if found == 1 else f"{found} fields"
+    return broken(name, line, f"{fields}, but the first row has {expected}; look for missing or extra {look_at}")
+
+
+def _parsed(text: str, name: str, line: int) -> Any:
+    try:
+        value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
+        if "\\ud" in text.lower() and _has_surrogate(value):
+            raise ValueError("a \\ud... escape is half of a pair")
+    except json.JSONDecodeError as error:
+        what = f"not JSON at column {error.colno} ({error.msg[:80]}); repair or remove it"
+        raise broken(name, line + error.lineno - 1, what) from None
+    except RecursionError:
+        raise broken(name, line, "JSON is nested too deeply; flatten it") from None
+    except ValueError as error:
+        raise broken(name, line, f"not JSON: {str(error)[:120]}; repair or remove it") from None
+    return value
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [key for key, _ in pairs]
+        raise ValueError(f"two values for {next(key for key in names if names.count(key) > 1)[:40]!r}")
+    return fields
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _has_surrogate(value: Any) -> bool:
+    """Half of a pair is no text: it cannot be written, hashed or tokenized."""
+    return _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None
+
+
+def _object(value: Any, name: str, line: int) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise broken(name, line, f"{_kind(value)}, not an object; write one object in braces on each line")
+    return value
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list):
+        return "an array"
+    return {str: "a string", bool: "true or false", type(None): "null"}.get(type(value), "a number")

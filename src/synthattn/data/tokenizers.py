@@ -1,0 +1,173 @@
+"""Tokenizers trained on a task's own texts, with the ids of T5: 0 padding, 1 end, 2 unknown, sentinels at the end.
+
+All are saved as ``tokenizer.json``, which ``transformers.AutoTokenizer`` reads without any other library.
+"""
+
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from synthattn.data.cache import key, made_once
+
+TokenizerKind = Literal["unigram", "bytes", "words"]
+
+PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
+SENTINELS = [f"<extra_id_{n}>" for n in reversed(range(100))]
+"""In the order of their ids: the first sentinel of a text has the last id."""
+
+LONGEST_PIECE = 4000
+"""Bytes. SentencePiece leaves longer lines out of its training, without a word."""
+
+
+def train_tokenizer(kind: TokenizerKind, texts: Iterable[str], vocab_size: int) -> Any:
+    """A ``PreTrainedTokenizerFast``.
+
+    Args:
+        kind: ``"unigram"`` (SentencePiece, as T5), ``"bytes"`` (byte-level BPE: fast, and nothing is unknown) or
+            ``"words"`` (split at spaces, for texts that are tokenised already).
+        texts: what it is trained on.
+        vocab_size: tokens in all, the 100 sentinels included; fewer where the texts do not have as many.
+    """
+    if kind not in get_args(TokenizerKind):
+        raise ValueError(f"tokenizer must be one of {', '.join(get_args(TokenizerKind))}, got {kind!r}")
+    smallest = len(SENTINELS) + 3 + (256 if kind == "bytes" else 1)
+    if vocab_size < smallest:
+        raise ValueError(f"a vocabulary of {vocab_size} is too small for {kind}; {smallest} is the least")
+    train = {"unigram": _unigram, "bytes": _bytes, "words": _words}[kind]
+    return _finish(train(_nonempty(texts), vocab_size - len(SENTINELS)))
+
+
+def cached_tokenizer(
+    kind: TokenizerKind, texts: Iterable[str], vocab_size: int, fingerprint: str, columns: str = ""
+) -> tuple[Any, Path]:
+    """The same, trained once for texts of this fingerprint; and the folder that it is in."""
+
+    def make(folder: Path) -> None:
+        train_tokenizer(kind, texts, vocab_size).save_pretrained(folder)
+
+    folder = made_once("tokenizers", key("1", kind, vocab_size, fingerprint, columns), make)
+    return load_tokenizer(folder), folder
+
+
+def load_tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def _nonempty(texts: Iterable[str]) -> Iterator[str]:
+    some = False
+    for text in texts:
+        if text.strip():
+            some = True
+            yield text
+    if not some:
+        raise ValueError("there is no text to train a tokenizer on")
+
+
+def _normalizer() -> Any:
+    from tokenizers import Regex, normalizers
+
+    return normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()])
+
+
+def _unigram(texts: Iterator[str], vocab_size: int) -> Any:
+    import sentencepiece
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    normalizer = _normalizer()
+    trained = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(piece for text in texts for piece in _pieces(normalizer.normalize_str(text))),
+            model_writer=trained,
+            model_type="unigram",
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,
+            # The same normaliser before training and in the tokenizer, so that both see the same characters.
+            normalization_rule_name="identity",
+            character_coverage=0.9999,
+            input_sentence_size=2_000_000,
+            shuffle_input_sentence=True,
+            pad_id=0,
+            eos_id=1,
+            unk_id=2,
+            bos_id=-1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise ValueError(f"SentencePiece cannot make {vocab_size} tokens of these texts: {reason}") from error
+    model = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
+    pieces = [(model.id_to_piece(n), model.get_score(n)) for n in range(model.get_piece_size())]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    return tokenizer
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text in parts that SentencePiece does not leave out, cut between words."""
+    part: list[str] = []
+    size = 0
+    for word in text.split(" "):
+        width = len(word.encode()) + 1
+        if part and size + width > LONGEST_PIECE:
+            yield " ".join(part)
+            part, size = [], 0
+        part.append(word)
+        size += width
+    if part:
+        yield " ".join(part)
+
+
+def _bytes(texts: Iterator[str], vocab_size: int) -> Any:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(  # pyright: ignore[reportCallIssue]
+        vocab_size=vocab_size,
+        special_tokens=[PAD, END, UNKNOWN],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _words(texts: Iterator[str], vocab_size: int) -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.WordLevel(unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.WordLevelTrainer(  # pyright: ignore[reportCallIssue]
+        vocab_size=vocab_size, special_tokens=[PAD, END, UNKNOWN], show_progress=False
+    )
+    # The trainer would number a word that is also a special token, such as Penn Treebank's <unk>, twice.
+    special = {PAD, END, UNKNOWN, *SENTINELS}
+    tokenizer.train_from_iterator((" ".join(w for w in text.split() if w not in special) for text in texts), trainer)
+    return tokenizer
+
+
+def _finish(tokenizer: Any) -> Any:
+    """Sentinels at the end of the vocabulary, the end token after every text."""
+    from tokenizers import AddedToken, processors
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer.add_special_tokens([AddedToken(sentinel, normalized=False, special=True) for sentinel in SENTINELS])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {END}", pair=f"$A {END} $B {END}", special_tokens=[(END, tokenizer.token_to_id(END))]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        unk_token=UNKNOWN,
+        additional_special_tokens=list(reversed(SENTINELS)),
+        # "a ." is not "a.": what was written is what BLEU has to see.
+        clean_up_tokenization_spaces=False,
+    )

@@ -1,0 +1,35 @@
+"""The experiments of the paper: each task a class, each class a line in this table."""
+
+from synthattn.messages import suggestion
+from synthattn.tasks.base import Example, Task
+from synthattn.tasks.classification import Classification, ListOps
+from synthattn.tasks.glue import Cola, Mnli, Mrpc, Qnli, Qqp, Rte, Sst2, Stsb, Wnli
+from synthattn.tasks.language_modeling import LanguageModeling, SentenceModeling, SpanCorruption
+from synthattn.tasks.superglue import BoolQ, Cb, Copa, MultiRc, ReCoRD, SuperGlueRte, Wic, Wsc
+from synthattn.tasks.text_to_text import Dialogue, Summarization, Translation, Turns
+
+GLUE: tuple[type[Task], ...] = (Cola, Sst2, Mrpc, Stsb, Qqp, Mnli, Qnli, Rte, Wnli)
+SUPERGLUE: tuple[type[Task], ...] = (BoolQ, Cb, Copa, MultiRc, ReCoRD, SuperGlueRte, Wic, Wsc)
+OTHERS: tuple[type[Task], ...] = (
+    Translation,
+    Summarization,
+    Dialogue,
+    Turns,
+    LanguageModeling,
+    SentenceModeling,
+    SpanCorruption,
+    Classification,
+    ListOps,
+)
+
+TASKS: dict[str, type[Task]] = {task.name: task for task in (*OTHERS, *GLUE, *SUPERGLUE)}
+
+
+def find_task(name: str) -> Task:
+    """The task of that name."""
+    if name not in TASKS:
+        raise ValueError(f"unknown task {name!r}{suggestion(name, TASKS)}")
+    return TASKS[name]()
+
+
+__all__ = ["GLUE", "SUPERGLUE", "TASKS", "Example", "Task", "find_task"]

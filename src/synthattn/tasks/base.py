@@ -1,0 +1,68 @@
+"""What a task is: how a record becomes text in and text out, how a prediction is read back, and what is measured."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from synthattn.data.source import Record
+from synthattn.metrics.base import Metric
+
+Kind = Literal["seq2seq", "causal-lm", "span-corruption", "classification"]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One thing to learn or to be asked.
+
+    Attributes:
+        source: the text that the model reads; empty where it only continues.
+        target: the text that it shall write; for a classifier the name of the class.
+        reference: what a metric compares a prediction with.
+        where: where it came from, for messages.
+        trained: False where it is for evaluation only.
+    """
+
+    source: str
+    target: str
+    reference: Any
+    where: str
+    trained: bool = True
+
+
+class Task:
+    """A task knows data and metrics, and no model."""
+
+    name: ClassVar[str]
+    kind: ClassVar[Kind] = "seq2seq"
+    columns: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """The fields of a record that are needed, and other names under which they are usually found."""
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        """A record may hold several examples, such as the answers to several questions about a text."""
+        raise NotImplementedError
+
+    def parse(self, text: str, example: Example) -> Any:
+        """What a generated text says, as metrics want it; None where it says nothing that can be understood."""
+        return text
+
+    def metrics(self) -> Sequence[Metric]:
+        raise NotImplementedError
+
+    def field(self, record: Record, name: str) -> Any:
+        """A field under its own or a usual name."""
+        for candidate in (name, *self.columns.get(name, ())):
+            if candidate in record.fields:
+                return record.fields[candidate]
+        known = ", ".join(str(column) for column in record.fields)
+        raise ValueError(
+            f"{record.where}: no column {name!r} for {self.name}, there are {known}; name it: {name}=COLUMN"
+        )
+
+    def text(self, record: Record, name: str) -> str:
+        """A field that must be a text with something in it."""
+        value = self.field(record, name)
+        if not isinstance(value, str):
+            raise ValueError(f"{record.where}: {name} must be a text, got {type(value).__name__}")
+        if not value.strip():
+            raise ValueError(f"{record.where}: {name} is empty; remove the example")
+        return value

@@ -1,0 +1,140 @@
+"""GLUE as T5 writes it: the name of the task, then every field with its name; the answer is the label as a word."""
+
+from collections.abc import Iterable, Sequence
+
+from synthattn.data.source import Record
+from synthattn.metrics.base import Metric
+from synthattn.metrics.classification import F1, Accuracy, Matthews
+from synthattn.metrics.correlation import Pearson, Spearman
+from synthattn.tasks.base import Example, Task
+from synthattn.tasks.labels import Labels
+
+
+class Labelled(Task):
+    """A task of named fields and one of some labels."""
+
+    prefix: str
+    fields: tuple[str, ...]
+    """In the order in which T5 writes them."""
+    labels: Labels
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        number = self.labels.number(self.field(record, "label"), record.where)
+        yield Example(self.written(record), self.labels.names[number], number, record.where)
+
+    def written(self, record: Record) -> str:
+        parts = [f"{name}: {' '.join(self.text(record, name).split())}" for name in self.fields]
+        return " ".join([self.prefix, *parts])
+
+    def parse(self, text: str, example: Example) -> int | None:
+        return self.labels.parse(text)
+
+    def metrics(self) -> Sequence[Metric]:
+        return (Accuracy(),)
+
+
+LABEL = ("gold_label", "class", "is_duplicate", "quality", "Quality")
+
+
+class Cola(Labelled):
+    name = "cola"
+    prefix = "cola"
+    fields = ("sentence",)
+    columns = {"label": LABEL}  # noqa: RUF012
+    labels = Labels("unacceptable", "acceptable")
+
+    def metrics(self) -> Sequence[Metric]:
+        return (Matthews(),)
+
+
+class Sst2(Labelled):
+    name = "sst2"
+    prefix = "sst2"
+    fields = ("sentence",)
+    columns = {"sentence": ("text",), "label": LABEL}  # noqa: RUF012
+    labels = Labels("negative", "positive")
+
+
+class Mrpc(Labelled):
+    name = "mrpc"
+    prefix = "mrpc"
+    fields = ("sentence1", "sentence2")
+    columns = {"label": LABEL}  # noqa: RUF012
+    labels = Labels("not_equivalent", "equivalent")
+
+    def metrics(self) -> Sequence[Metric]:
+        return F1(), Accuracy()
+
+
+class Qqp(Labelled):
+    name = "qqp"
+    prefix = "qqp"
+    fields = ("question1", "question2")
+    columns = {"label": LABEL}  # noqa: RUF012
+    labels = Labels("not_duplicate", "duplicate")
+
+    def metrics(self) -> Sequence[Metric]:
+        return F1(), Accuracy()
+
+
+class Mnli(Labelled):
+    name = "mnli"
+    prefix = "mnli"
+    fields = ("hypothesis", "premise")
+    columns = {"hypothesis": ("sentence2",), "premise": ("sentence1",), "label": LABEL}  # noqa: RUF012
+    labels = Labels("entailment", "neutral", "contradiction")
+
+
+class Qnli(Labelled):
+    name = "qnli"
+    prefix = "qnli"
+    fields = ("question", "sentence")
+    columns = {"label": LABEL}  # noqa: RUF012
+    labels = Labels("entailment", "not_entailment")
+
+
+class Rte(Labelled):
+    name = "rte"
+    prefix = "rte"
+    fields = ("sentence1", "sentence2")
+    columns = {"sentence1": ("premise",), "sentence2": ("hypothesis",), "label": LABEL}  # noqa: RUF012
+    labels = Labels("entailment", "not_entailment")
+
+
+class Wnli(Labelled):
+    name = "wnli"
+    prefix = "wnli"
+    fields = ("sentence1", "sentence2")
+    columns = {"label": LABEL}  # noqa: RUF012
+    labels = Labels("not_entailment", "entailment")
+
+
+class Stsb(Task):
+    """Similarity from 0 to 5, rounded to fifths and written as a number, as T5 does."""
+
+    name = "stsb"
+    columns = {"score": ("label", "similarity_score", "similarity")}  # noqa: RUF012
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        value = self.field(record, "score")
+        try:
+            score = float(value)
+        except (TypeError, ValueError):
+            score = float("nan")
+        if not 0.0 <= score <= 5.0:
+            raise ValueError(f"{record.where}: score must be a number from 0 to 5, got {value!r}")
+        first, second = (" ".join(self.text(record, name).split()) for name in ("sentence1", "sentence2"))
+        # The nearest fifth: 21 words in place of as many as there are numbers.
+        yield Example(
+            f"stsb sentence1: {first} sentence2: {second}", f"{round(score * 5) / 5:.1f}", score, record.where
+        )
+
+    def parse(self, text: str, example: Example) -> float | None:
+        try:
+            value = float(text.strip())
+        except ValueError:
+            return None
+        return value if 0.0 <= value <= 5.0 else None
+
+    def metrics(self) -> Sequence[Metric]:
+        return Pearson(), Spearman()

@@ -1,0 +1,217 @@
+"""SuperGLUE as T5 writes it."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from synthattn.data.source import Record
+from synthattn.metrics.base import Metric
+from synthattn.metrics.classification import Accuracy, MacroF1
+from synthattn.metrics.multirc import MultiRcExactMatch, MultiRcF1
+from synthattn.metrics.record import ReCoRDExactMatch, ReCoRDF1
+from synthattn.tasks.base import Example, Task
+from synthattn.tasks.glue import Labelled
+from synthattn.tasks.labels import Labels
+
+TRUTH = Labels("False", "True")
+
+
+class BoolQ(Labelled):
+    name = "boolq"
+    prefix = "boolq"
+    fields = ("passage", "question")
+    labels = TRUTH
+
+
+class Cb(Labelled):
+    name = "cb"
+    prefix = "cb"
+    fields = ("hypothesis", "premise")
+    labels = Labels("entailment", "contradiction", "neutral")
+
+    def metrics(self) -> Sequence[Metric]:
+        return MacroF1(), Accuracy()
+
+
+class Copa(Labelled):
+    name = "copa"
+    prefix = "copa"
+    fields = ("choice1", "choice2", "premise", "question")
+    labels = Labels("choice1", "choice2")
+
+
+class SuperGlueRte(Labelled):
+    """The same sentences as in GLUE under other names, which T5 writes."""
+
+    name = "superglue-rte"
+    prefix = "rte"
+    fields = ("hypothesis", "premise")
+    columns = {"hypothesis": ("sentence2",), "premise": ("sentence1",)}  # noqa: RUF012
+    labels = Labels("entailment", "not_entailment")
+
+
+class Wic(Labelled):
+    """Whether a word means the same in two sentences. T5 also writes the part of speech where the data has it."""
+
+    name = "wic"
+    prefix = "wic"
+    fields = ("sentence1", "sentence2", "word")
+    labels = TRUTH
+
+    def written(self, record: Record) -> str:
+        text = super().written(record)
+        if "pos" not in record.fields:
+            return text
+        return text.replace("wic ", f"wic pos: {record.fields['pos']} ", 1)
+
+
+class Wsc(Task):
+    """Which noun a pronoun stands for: the pronoun is marked by asterisks, the answer is the noun.
+
+    Only examples in which the noun in question is the right one can be trained on, since otherwise the right one is not
+    given; all are evaluated. A prediction counts as "yes" if it names the noun in question, up to articles and other
+    words around it.
+    """
+
+    name = "wsc"
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        words = self.text(record, "text").split()
+        target = self._spans(record)
+        index, pronoun = target["span2_index"], str(target["span2_text"]).split()
+        marked = list(words)
+        if not isinstance(index, int) or not 0 <= index <= len(words) - len(pronoun):
+            raise ValueError(f"{record.where}: span2_index={index} is outside of the {len(words)} words of the text")
+        # Punctuation may cling to the last word of the pronoun.
+        last = index + len(pronoun) - 1
+        core = re.match(r"(\W*)(.*?)(\W*)$", marked[last])
+        assert core is not None
+        marked[last] = f"{core[1]}{core[2]}*{core[3]}"
+        marked[index] = f"*{marked[index]}"
+        label = TRUTH.number(self.field(record, "label"), record.where)
+        yield Example("wsc: " + " ".join(marked), str(target["span1_text"]), label, record.where, trained=bool(label))
+
+    def parse(self, text: str, example: Example) -> int | None:
+        words, noun = _content(text), _content(example.target)
+        if not words:
+            return None
+        return int(words == noun or set(words) <= set(noun) or set(noun) <= set(words))
+
+    def metrics(self) -> Sequence[Metric]:
+        return (Accuracy(),)
+
+    def _spans(self, record: Record) -> dict[str, Any]:
+        # The hub has the spans as fields of their own.
+        found = record.fields.get("target", record.fields)
+        missing = [
+            n for n in ("span1_text", "span2_text", "span2_index") if not isinstance(found, dict) or n not in found
+        ]
+        if missing:
+            raise ValueError(f"{record.where}: no {', '.join(missing)} for {self.name}")
+        return found
+
+
+ARTICLES = {"a", "an", "the", "his", "her", "its", "their", "my", "our", "your"}
+
+
+def _content(text: str) -> list[str]:
+    words = [word.strip(".,;:!?\"'").lower() for word in text.split()]
+    words = [word.removesuffix("'s") for word in words]
+    return [word for word in words if word and word not in ARTICLES] or [w for w in words if w]
+
+
+class MultiRc(Task):
+    """Whether an answer to a question about a text is right; any number of a question's answers may be."""
+
+    name = "multirc"
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        passage = record.fields.get("passage")
+        if isinstance(passage, dict):
+            yield from self._nested(record, passage)
+            return
+        # The hub has one record for each answer.
+        question_id = str(record.fields.get("idx", record.where))
+        question, answer, paragraph = (
+            self._clean(self.text(record, name)) for name in ("question", "answer", "paragraph")
+        )
+        yield self._example(record, question, answer, paragraph, self.field(record, "label"), question_id)
+
+    def _nested(self, record: Record, passage: dict[str, Any]) -> Iterable[Example]:
+        try:
+            text = self._clean(passage["text"])
+            for n, question in enumerate(passage["questions"]):
+                for answer in question["answers"]:
+                    yield self._example(
+                        record,
+                        self._clean(question["question"]),
+                        self._clean(answer["text"]),
+                        text,
+                        answer.get("label"),
+                        f"{record.where}, question {n}",
+                    )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{record.where}: not in the form of {self.name}: {error!r} is missing") from error
+
+    def _example(
+        self, record: Record, question: str, answer: str, paragraph: str, label: Any, question_id: str
+    ) -> Example:
+        number = TRUTH.number(label, record.where)
+        source = f"multirc question: {question} answer: {answer} paragraph: {paragraph}"
+        return Example(source, TRUTH.names[number], (question_id, number), record.where)
+
+    def parse(self, text: str, example: Example) -> tuple[str, int | None]:
+        return example.reference[0], TRUTH.parse(text)
+
+    def metrics(self) -> Sequence[Metric]:
+        return MultiRcF1(), MultiRcExactMatch()
+
+    def _clean(self, text: str) -> str:
+        return " ".join(re.sub(r"</?b>", "", text.replace("<br>", " ")).split())
+
+
+class ReCoRD(Task):
+    """Which entity of a text fills the gap in a sentence; several ways to write it are right."""
+
+    name = "record"
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        passage = record.fields.get("passage")
+        if isinstance(passage, dict):
+            yield from self._nested(record, passage)
+            return
+        entities, answers = self.field(record, "entities"), self.field(record, "answers")
+        text = self._clean(self.text(record, "passage"))
+        yield from self._questions(record, text, entities, self.text(record, "query"), answers)
+
+    def _nested(self, record: Record, passage: dict[str, Any]) -> Iterable[Example]:
+        try:
+            text = passage["text"]
+            # The ends of spans are inclusive.
+            spans = sorted(passage["entities"], key=lambda span: span["start"])
+            entities = list(dict.fromkeys(text[span["start"] : span["end"] + 1] for span in spans))
+            for question in record.fields["qas"]:
+                answers = [answer["text"] for answer in question.get("answers", [])]
+                yield from self._questions(record, self._clean(text), entities, question["query"], answers)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{record.where}: not in the form of {self.name}: {error!r} is missing") from error
+
+    def _questions(
+        self, record: Record, passage: str, entities: list[str], query: str, answers: list[str]
+    ) -> Iterable[Example]:
+        """One example for each answer to train on, of which one is evaluated against all."""
+        source = f"record query: {' '.join(query.split())} entities: {', '.join(entities)} passage: {passage}"
+        distinct = list(dict.fromkeys(answers))
+        if not distinct:
+            raise ValueError(f"{record.where}: a question without an answer; remove it")
+        yield Example(source, distinct[0], tuple(distinct), record.where)
+
+    def parse(self, text: str, example: Example) -> str | None:
+        return text.strip() or None
+
+    def metrics(self) -> Sequence[Metric]:
+        return ReCoRDF1(), ReCoRDExactMatch()
+
+    def _clean(self, text: str) -> str:
+        text = re.sub(r"([.?!\"'])\n@highlight\n", r"\1 ", text)
+        return " ".join(re.sub(r"\n@highlight\n", ". ", text).split())

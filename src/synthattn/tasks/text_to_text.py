@@ -1,0 +1,115 @@
+"""Tasks whose answer is a text of its own: translation, summarisation, dialogue."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from synthattn.data.source import Record
+from synthattn.metrics.base import Metric
+from synthattn.metrics.bleu import Bleu, BleuN, TokenizedBleu
+from synthattn.metrics.chrf import ChrF
+from synthattn.metrics.cider import CiderD
+from synthattn.metrics.meteor import Meteor
+from synthattn.metrics.rouge import Rouge
+from synthattn.tasks.base import Example, Task
+
+
+class Translation(Task):
+    """From one language to another; the columns of parallel files are named by their endings.
+
+    Without a choice of columns, English is translated into the other language.
+    """
+
+    name = "translation"
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        source, target = self._columns(record)
+        answer = _line(self, record, target)
+        yield Example(_line(self, record, source), answer, answer, record.where)
+
+    def metrics(self) -> Sequence[Metric]:
+        return Bleu(), TokenizedBleu(), ChrF()
+
+    def _columns(self, record: Record) -> tuple[str, str]:
+        fields = record.fields
+        if "source" in fields and "target" in fields:
+            return "source", "target"
+        others = [name for name in fields if name != "en"]
+        if "en" in fields and len(others) == 1:
+            return "en", others[0]
+        known = ", ".join(map(str, fields))
+        raise ValueError(
+            f"{record.where}: which of {known} is to be translated? Name them: source=COLUMN,target=COLUMN"
+        )
+
+
+def _line(task: Task, record: Record, name: str) -> str:
+    """A text as one line: tokenizers and BLEU take line breaks for spaces anyway."""
+    return " ".join(task.text(record, name).split())
+
+
+class Summarization(Task):
+    """A long text to a short one. Where a summary has several lines, each is a sentence of its own for ROUGE-Lsum."""
+
+    name = "summarization"
+    columns = {  # noqa: RUF012
+        "document": ("article", "text", "source"),
+        "summary": ("highlights", "title", "headline", "target"),
+    }
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        summary = self.text(record, "summary")
+        yield Example(
+            "summarize: " + _line(self, record, "document"), _line(self, record, "summary"), summary, record.where
+        )
+
+    def metrics(self) -> Sequence[Metric]:
+        return [Rouge(kind) for kind in ("rouge1", "rouge2", "rougeL", "rougeLsum")]
+
+
+class Dialogue(Task):
+    """What is known of the speaker and what was said before, to the reply."""
+
+    name = "dialogue"
+    columns = {  # noqa: RUF012
+        "persona": ("personality", "your_persona"),
+        "history": ("source", "context"),
+        "reply": ("target", "response"),
+    }
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        said = self._lines(record, "history")
+        known = self._lines(record, "persona") if self._has(record, "persona") else []
+        reply = _line(self, record, "reply")
+        source = " ".join([*(f"persona: {line}" for line in known), *(f"said: {line}" for line in said)])
+        yield Example(source, reply, reply, record.where)
+
+    def metrics(self) -> Sequence[Metric]:
+        return BleuN(1), BleuN(4), Rouge("rougeL"), Meteor(), CiderD()
+
+    def _has(self, record: Record, name: str) -> bool:
+        return any(candidate in record.fields for candidate in (name, *self.columns[name]))
+
+    def _lines(self, record: Record, name: str) -> list[str]:
+        value: Any = self.field(record, name)
+        lines = value if isinstance(value, list) else [value]
+        if not all(isinstance(line, str) for line in lines):
+            raise ValueError(f"{record.where}: {name} must be a text or a list of texts, got {type(value).__name__}")
+        return [" ".join(line.split()) for line in lines if line.strip()]
+
+
+class Turns(Task):
+    """Dialogues one per line, turns ended by ``__eou__``: every turn is a reply to those before it."""
+
+    name = "dialogue-turns"
+    columns = {"text": ("dialogue",)}  # noqa: RUF012
+    history = 3
+    """How many turns before the reply are read."""
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        turns = [" ".join(turn.split()) for turn in self.text(record, "text").split("__eou__") if turn.strip()]
+        for n in range(1, len(turns)):
+            said = turns[max(0, n - self.history) : n]
+            yield Example(" ".join(f"said: {turn}" for turn in said), turns[n], turns[n], record.where)
+
+    def metrics(self) -> Sequence[Metric]:
+        return Dialogue().metrics()
