@@ -60,7 +60,7 @@ def test_describe_a_saved_model(kind, tmp_path):
         (["tiny", "--kind", "seq2sec"], "unknown kind of model 'seq2sec'; did you mean seq2seq?"),
         (["tiny", "--length", "0"], "--length must be at least 1, got 0"),
         (["tiny", "--length", "99"], "input has 99 positions, random was built for max_length=32"),
-        (["lm1b_base", "--kind", "seq2seq"], "an encoder-decoder needs at least 1 layer in each stack"),
+        (["lm1b_base", "--kind", "seq2seq"], "this model has an encoder, but encoder_layers=0; it must be at least 1"),
     ],
 )
 def test_a_mistake_gets_one_line(arguments, message):
@@ -76,6 +76,8 @@ def test_a_mistake_gets_one_line(arguments, message):
         (None, "holds no config.json, so it is not a saved model"),
         ('{"model_type": "bert"}', "holds a bert model, not a synthesizer one"),
         ("{", "config.json is not valid JSON"),
+        ("[]", "config.json must hold an object, got a list"),
+        ('{"model_type": "synthesizer", "d_model": "wide"}', "Field 'd_model' expected int, got str"),
     ],
 )
 def test_folders_that_hold_no_model(content, message, tmp_path):

@@ -1,5 +1,6 @@
 """Decoding with a cache, in beams, in batches with padding: always what the model says without any of these."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -188,3 +189,54 @@ def test_what_cannot_be_generated(options, message):
     model = make(SynthesizerForCausalLM, "random")
     with pytest.raises(ValueError, match=message):
         model.generate(ids(2, 5), eos_token_id=-1, **(STEPS | options))
+
+
+@pytest.mark.parametrize("spec", ["random", "dense", "relative+vanilla", "random+vanilla", "vanilla"])
+def test_positions_of_the_user_are_kept_with_the_cache(spec):
+    model, x = make(SynthesizerForCausalLM, spec), ids(2, 9)
+    positions = torch.arange(5, 14).expand(2, -1)
+    expected = model(x, position_ids=positions, use_cache=False).logits
+    start = model(x[:, :6], position_ids=positions[:, :6], use_cache=True)
+    rest = model(x[:, 6:], position_ids=positions[:, 6:], past_key_values=start.past_key_values)
+    torch.testing.assert_close(torch.cat([start.logits, rest.logits], 1), expected, rtol=0, atol=1e-10)
+    steps = {"max_new_tokens": 5, "do_sample": False, "num_beams": 3}
+    found = [model.generate(x[:, :5], position_ids=positions[:, :5], use_cache=c, **steps) for c in (True, False)]
+    assert torch.equal(*found)
+
+
+def test_the_gnmt_penalty_takes_the_exponent_from_wherever_it_is_given():
+    model, x = make(SynthesizerForCausalLM, "random"), ids(1, 5)
+    shown = {"output_scores": True, "return_dict_in_generate": True, "length_penalty_form": "gnmt"}
+    config = copy.deepcopy(model.generation_config)
+    config.update(num_beams=4, length_penalty=2.0, max_new_tokens=9, do_sample=False, eos_token_id=-1)
+    options = {"num_beams": 4, "max_new_tokens": 9, "do_sample": False, "eos_token_id": -1}
+    expected = model.generate(x, length_penalty=2.0, **options, **shown).sequences_scores
+    assert torch.equal(model.generate(x, config, **shown).sequences_scores, expected)
+    assert torch.equal(model.generate(x, generation_config=config, **shown).sequences_scores, expected)
+    model.generation_config.length_penalty = 2.0
+    assert torch.equal(model.generate(x, **options, **shown).sequences_scores, expected)
+
+
+def test_generating_leaves_the_modes_of_parts_alone():
+    """Dropout that a user keeps on, or an encoder that is frozen in evaluation mode."""
+    model = make(SynthesizerForConditionalGeneration)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.train()
+    before = [module.training for module in model.modules()]
+    model.generate(ids(1, 5), **STEPS)
+    assert [module.training for module in model.modules()] == before
+
+
+def test_what_an_encoder_returned_in_any_form():
+    model, x = make(SynthesizerForConditionalGeneration), ids(2, 7)
+    encoder = model.get_encoder()
+    shown = {"output_hidden_states": True, "output_attentions": True}
+    expected = model(x, decoder_input_ids=x, **shown)
+    as_tuple, as_output = encoder(x, return_dict=False, **shown), encoder(x, **shown)
+    for given in (as_tuple, as_output, dict(as_output)):
+        found = model(encoder_outputs=given, decoder_input_ids=x, **shown)
+        torch.testing.assert_close(found.logits, expected.logits)
+        for ours, theirs in zip(found.encoder_hidden_states, expected.encoder_hidden_states, strict=True):
+            assert torch.equal(ours, theirs)
+        assert found.encoder_attentions[0].shape == (2, 3, 7, 7)

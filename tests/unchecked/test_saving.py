@@ -173,7 +173,7 @@ def test_a_linformer_cannot_decode():
         ),
         (
             {"input_ids": ids(2, 5), "position_ids": torch.arange(4)[None]},
-            "position_ids must have one entry for each of 5 tokens",
+            "position_ids must have one whole number for each of 5 tokens",
         ),
         ({"input_ids": ids(2, 24)}, "input has 24 positions, random was built for max_length=23"),
     ],
@@ -200,3 +200,31 @@ def test_the_form_of_the_length_penalty():
     model = make(SynthesizerForCausalLM)
     with pytest.raises(ValueError, match="length_penalty_form must be 'huggingface' or 'gnmt', got 'wu'"):
         model.generate(ids(2, 5), length_penalty_form="wu")
+
+
+@pytest.mark.parametrize(
+    ("spec", "length", "message"),
+    [
+        ("factorized_random(rank=8)", 4, "rank=8 exceeds max_length=4"),
+        ("lightconv(kernel=3)", -5, "max_length must be at least 1, got -5"),
+    ],
+)
+def test_a_length_that_no_such_model_has(spec, length, message):
+    model = make(SynthesizerForCausalLM, ["random", spec])
+    with pytest.raises(ValueError, match=message):
+        model.resize_max_length(length)
+    assert model.config.max_position_embeddings == MAX_LENGTH
+    assert model.model.decoder.blocks[0].attention.max_length == MAX_LENGTH, "nothing was changed"
+
+
+def test_a_resized_part_starts_a_whole_model(tmp_path):
+    model = make(SynthesizerForCausalLM, "factorized_dense(a=4, b=6)")
+    model.resize_max_length(41)
+    model.save_pretrained(tmp_path)
+    assert SynthesizerForConditionalGeneration.from_pretrained(tmp_path).config.max_position_embeddings == 41
+
+
+def test_an_encoder_decoder_needs_to_know_the_tokens_of_the_encoder():
+    model = make(SynthesizerForConditionalGeneration).float()
+    with pytest.raises(ValueError, match=r"needs an attention_mask of shape \(batch, length\)"):
+        model(ids(2, 5), attention_mask=torch.ones(2, 1, 5, 5), decoder_input_ids=ids(2, 5))

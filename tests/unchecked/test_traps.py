@@ -148,3 +148,48 @@ def test_padding_is_read_the_right_way_round(spec, side):
     both = [model(t, attention_mask=mask).logits[:, real] for t in (x, changed)]
     torch.testing.assert_close(*both, rtol=0, atol=1e-12)
     torch.testing.assert_close(both[0], model(x[:, real]).logits, rtol=0, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_smoothed_labels_are_shifted(tmp_path):
+    """The Trainer computes this loss itself, and shifts labels only for the language models that it knows by name."""
+    model = SynthesizerForCausalLM(config("random+vanilla")).eval()
+    arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], label_smoothing_factor=0.1)
+    x = ids(3, 7)
+    found = Trainer(model, arguments).compute_loss(model, {"input_ids": x, "labels": x.clone()})
+    expected = F.cross_entropy(model(x).logits[:, :-1].flatten(0, 1), x[:, 1:].flatten(), label_smoothing=0.1)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["regression", "halting"])
+def test_small_batches_that_are_summed_up_learn_what_a_large_one_does(kind, tmp_path):
+    """A mean of a batch that the Trainer takes for a sum counts as often as there are small batches."""
+
+    def weights(accumulation):
+        torch.manual_seed(0)
+        if kind == "regression":
+            model = KINDS["classifier"](config("random", num_labels=1))
+        else:
+            model = SynthesizerForCausalLM(config("random", share_layers=True, halting=True, ponder_weight=1.0))
+        data = [{"input_ids": t, "labels": torch.tensor(float(t[0])) if kind == "regression" else t} for t in ids(8, 7)]
+        arguments = TrainingArguments(
+            output_dir=str(tmp_path),
+            max_steps=1,
+            per_device_train_batch_size=8 // accumulation,
+            gradient_accumulation_steps=accumulation,
+            optim="sgd",
+            learning_rate=0.1,
+            max_grad_norm=0.0,
+            lr_scheduler_type="constant",
+            use_cpu=True,
+            disable_tqdm=True,
+            report_to=[],
+            save_strategy="no",
+        )
+        Trainer(model, arguments, train_dataset=data).train()
+        return model.state_dict()
+
+    once, four_times = weights(1), weights(4)
+    for name, weight in once.items():
+        torch.testing.assert_close(four_times[name], weight, rtol=1e-4, atol=1e-5)

@@ -38,7 +38,8 @@ def describe(
     model: Annotated[str, typer.Argument(help="A preset (such as transformer_base), or the folder of a saved model.")],
     attention: Annotated[str | None, typer.Option(help="Attention of both stacks, such as 'random+vanilla'.")] = None,
     kind: Annotated[
-        str | None, typer.Option(help="seq2seq, causal-lm, masked-lm or classifier; by default what it is made for.")
+        str | None,
+        typer.Option(help="seq2seq, causal-lm, masked-lm, classifier or bare; by default what it is made for."),
     ] = None,
     length: Annotated[int | None, typer.Option(help="Tokens to count operations for; by default the longest.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -47,6 +48,27 @@ def describe(
     from synthattn.cli import describe as verb
 
     verb.run(model, attention, kind, length, as_json)
+
+
+@app.command()
+def data(
+    source: Annotated[
+        str, typer.Argument(help="A folder, a file, hub:NAME or builtin:NAME.", metavar="SOURCE", show_default=False)
+    ],
+    task: Annotated[str, typer.Option(help="What the data is for, such as translation or language-modeling.")],
+    columns: Annotated[
+        str | None, typer.Option(help="Columns of the source for fields of the task, such as label=0,text=1+2.")
+    ] = None,
+    tokenizer: Annotated[str, typer.Option(help="unigram, bytes or words.")] = "unigram",
+    vocab_size: Annotated[int, typer.Option(help="Tokens in the vocabulary.")] = 8000,
+    max_length: Annotated[int, typer.Option(help="Longer texts are truncated to that many tokens.")] = 512,
+    batch_tokens: Annotated[int, typer.Option(help="Tokens in a batch, for the share of padding.")] = 4096,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a source holds for a task: splits, lengths, examples as a model will see them, and what is wrong."""
+    from synthattn.cli import data as verb
+
+    verb.run(source, task, columns, tokenizer, vocab_size, max_length, batch_tokens, as_json)
 
 
 def main() -> None:

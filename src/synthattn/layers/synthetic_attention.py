@@ -206,6 +206,9 @@ class SyntheticAttention(nn.Module):
             raise ValueError(f"how must be 'pad' or 'interpolate', got {how!r}")
         if max_length < 1:
             raise ValueError(f"max_length must be at least 1, got {max_length}")
+        for part in self.synthesizer.modules():
+            if isinstance(part, Synthesizer):
+                part.check_resize(max_length)
         with torch.no_grad():
             self.synthesizer.resize_max_length(max_length, how)
         parts = self.synthesizer.synthesizers if isinstance(self.synthesizer, Mixture) else [self.synthesizer]

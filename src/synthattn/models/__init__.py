@@ -2,6 +2,7 @@
 
 from synthattn.models import presets
 from synthattn.models.compat import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
@@ -24,6 +25,8 @@ AutoModelForSeq2SeqLM.register(SynthesizerConfig, SynthesizerForConditionalGener
 AutoModelForCausalLM.register(SynthesizerConfig, SynthesizerForCausalLM, exist_ok=True)
 AutoModelForMaskedLM.register(SynthesizerConfig, SynthesizerForMaskedLM, exist_ok=True)
 AutoModelForSequenceClassification.register(SynthesizerConfig, SynthesizerForSequenceClassification, exist_ok=True)
+# By this table the Trainer knows that it must shift the labels itself when it smoothes them.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[SynthesizerConfig.model_type] = SynthesizerForCausalLM.__name__
 
 __all__ = [
     "SynthesizerConfig",

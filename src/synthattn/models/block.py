@@ -138,7 +138,7 @@ class Block(GradientCheckpointingLayer):
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         assert self.cross_attention is not None
-        assert memory is not None, "the stack checks that there is an encoder's output"
+        assert memory is not None, "a model with cross-attention has the encoder's output"
         memory_places = memory_places or Places()
         return _with_weights(
             self.cross_attention(

@@ -1,6 +1,7 @@
 """All that synthattn takes from transformers, whose names and signatures move from release to release."""
 
 from huggingface_hub.dataclasses import strict
+from huggingface_hub.errors import StrictDataclassError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -24,9 +25,11 @@ from transformers.modeling_outputs import (
     Seq2SeqModelOutput,
     SequenceClassifierOutput,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils.generic import can_return_tuple
 
 __all__ = [
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
     "AutoConfig",
     "AutoModel",
     "AutoModelForCausalLM",
@@ -52,6 +55,7 @@ __all__ = [
     "Seq2SeqLMOutput",
     "Seq2SeqModelOutput",
     "SequenceClassifierOutput",
+    "StrictDataclassError",
     "can_return_tuple",
     "strict",
 ]

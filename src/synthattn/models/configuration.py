@@ -47,7 +47,7 @@ class SynthesizerConfig(PreTrainedConfig):
         activation: ``"relu"``, ``"gelu"``, ``"silu"``, or gated: ``"gated-relu"``, ``"gated-gelu"``, ``"gated-silu"``.
         attention_bias: biases in the projections of attention.
         feed_forward_bias: biases in the feed-forward layer.
-        dropout: after the embedding and after each part of a layer.
+        dropout: after the embedding, after each part of a layer, and at the end of a stack, as in T5.
         attention_dropout: of attention weights.
         activation_dropout: inside the feed-forward layer.
         classifier_dropout: before the classifier.
@@ -57,12 +57,12 @@ class SynthesizerConfig(PreTrainedConfig):
         share_layers: use the same layer at every depth, as the Universal Transformer does, with a signal of the depth.
         halting: with ``share_layers``, let every token decide after how many steps it stops (ACT).
         halting_threshold: probability at which a token stops.
-        ponder_weight: weight of the number of steps in the loss.
+        ponder_weight: weight of the number of steps in the loss, in evaluation too.
         classifier_pooling: what is classified: the ``"mean"`` of the token vectors, or the ``"first"`` one.
     """
 
     model_type = "synthesizer"
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 (as transformers has it)
+    keys_to_ignore_at_inference = ["past_key_values", "ponder_cost"]  # noqa: RUF012 (as transformers has it)
     attribute_map = {  # noqa: RUF012
         "hidden_size": "d_model",
         "num_attention_heads": "num_heads",
@@ -130,6 +130,14 @@ class SynthesizerConfig(PreTrainedConfig):
         for name in ("vocab_size", "d_model", "num_heads", "d_ff", "max_position_embeddings"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("head_dim", "synthetic_heads", "synthetic_head_dim"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 < self.halting_threshold <= 1:
+            raise ValueError(f"halting_threshold must be above 0 and at most 1, got {self.halting_threshold}")
+        for name in ("ponder_weight", "norm_eps"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
         for name in ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")

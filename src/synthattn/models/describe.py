@@ -9,12 +9,14 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from synthattn.messages import suggestion
+from synthattn.models.compat import StrictDataclassError
 from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.modeling import (
     SynthesizerForCausalLM,
     SynthesizerForConditionalGeneration,
     SynthesizerForMaskedLM,
     SynthesizerForSequenceClassification,
+    SynthesizerModel,
     SynthesizerPreTrainedModel,
 )
 from synthattn.models.presets import PRESETS
@@ -25,6 +27,7 @@ MODELS: dict[str, type[SynthesizerPreTrainedModel]] = {
     "causal-lm": SynthesizerForCausalLM,
     "masked-lm": SynthesizerForMaskedLM,
     "classifier": SynthesizerForSequenceClassification,
+    "bare": SynthesizerModel,
 }
 
 
@@ -58,11 +61,17 @@ def find(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
         saved = json.loads(file.read_text())
     except json.JSONDecodeError as error:
         raise ValueError(f"{file} is not valid JSON: {error}") from error
+    if not isinstance(saved, dict):
+        raise ValueError(f"{file} must hold an object, got a {type(saved).__name__}")
     if saved.get("model_type") != SynthesizerConfig.model_type:
         raise ValueError(f"{name} holds a {saved.get('model_type')} model, not a {SynthesizerConfig.model_type} one")
     made_by = (saved.get("architectures") or [""])[0]
     kinds = {model.__name__: kind for kind, model in MODELS.items()}
-    return SynthesizerConfig.from_pretrained(folder), kinds.get(made_by, "seq2seq")
+    try:
+        config = SynthesizerConfig.from_pretrained(folder)
+    except StrictDataclassError as error:
+        raise ValueError(f"{file}: {' '.join(str(error).split())}") from error
+    return config, kinds.get(made_by, "bare")
 
 
 def describe(config: SynthesizerConfig, kind: str, length: int | None = None) -> dict[str, Any]:

@@ -32,9 +32,10 @@ class SynthesizerGenerationMixin(GenerationMixin):
         if length_penalty_form not in ("huggingface", "gnmt"):
             raise ValueError(f"length_penalty_form must be 'huggingface' or 'gnmt', got {length_penalty_form!r}")
         if length_penalty_form == "gnmt":
-            config = kwargs.get("generation_config") or self.generation_config
-            penalty = kwargs.get("length_penalty", getattr(config, "length_penalty", None))
-            kwargs["length_penalty"] = GnmtPenalty(1.0 if penalty is None else penalty)
+            given = kwargs.get("generation_config", args[1] if len(args) > 1 else None)
+            chosen = [kwargs.get("length_penalty")]
+            chosen += [getattr(config, "length_penalty", None) for config in (given, self.generation_config)]
+            kwargs["length_penalty"] = GnmtPenalty(next((p for p in chosen if p is not None), 1.0))
         return super().generate(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
     def _prepare_cache_for_generation(  # pyright: ignore[reportIncompatibleMethodOverride]

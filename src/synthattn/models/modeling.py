@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ from synthattn.models.outputs import (
     MaskedLanguageModelOutput,
     StackOutput,
 )
-from synthattn.synthesizers.base import Resize
+from synthattn.synthesizers.base import Resize, Synthesizer
 
 LOSS_OPTIONS = ("num_items_in_batch", "ignore_index", "shift_labels")
 
@@ -78,9 +78,15 @@ class SynthesizerPreTrainedModel(PreTrainedModel):
         except RuntimeError as error:
             given = kwargs.get("config")
             asked = getattr(given, "max_position_embeddings", kwargs.get("max_position_embeddings"))
-            place = {key: kwargs[key] for key in ("revision", "subfolder", "cache_dir", "token") if key in kwargs}
+            if asked is None or pretrained_model_name_or_path is None:
+                raise
+            place = {
+                key: kwargs[key]
+                for key in ("revision", "subfolder", "cache_dir", "token", "local_files_only")
+                if key in kwargs
+            }
             saved = SynthesizerConfig.from_pretrained(pretrained_model_name_or_path, **place).max_position_embeddings
-            if asked is None or asked == saved:
+            if asked == saved:
                 raise
             raise ValueError(
                 f"{pretrained_model_name_or_path} was saved with max_position_embeddings={saved}, asked for {asked}; "
@@ -109,10 +115,20 @@ class SynthesizerPreTrainedModel(PreTrainedModel):
             config=self.config,
             **options,
         )
-        return loss if ponder_cost is None else loss + self.config.ponder_weight * ponder_cost
+        if ponder_cost is None:
+            return loss
+        # Of several batches that make one step, each counts with its share of the tokens.
+        total = options.get("num_items_in_batch")
+        share = 1.0 if total is None else (labels != options.get("ignore_index", -100)).sum() / total
+        return loss + self.config.ponder_weight * share * ponder_cost
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
         """Change the longest input, keeping what was learned, see ``SyntheticAttention.resize_max_length``."""
+        if max_length < 1:
+            raise ValueError(f"max_length must be at least 1, got {max_length}")
+        for module in self.modules():  # all are asked before the first is changed
+            if isinstance(module, Synthesizer):
+                module.check_resize(max_length)
         for module in self.modules():
             if isinstance(module, Block):
                 module.attention.resize_max_length(max_length, how)
@@ -124,27 +140,30 @@ class SynthesizerPreTrainedModel(PreTrainedModel):
         self._update_specs()
 
     def _update_specs(self) -> None:
-        """Sizes that are options of a spec, such as those of factorized dense, may have changed."""
-        for name in ("encoder", "decoder"):
-            stack = getattr(self.base_model, name)
-            if stack is None:
-                continue
-            setattr(self.config, f"{name}_attention", _specs(name, self.config, [b.attention for b in stack.layers]))
-            if name == "decoder" and self.config.is_encoder_decoder:
-                self.config.cross_attention = _specs("cross", self.config, [b.cross_attention for b in stack.layers])
+        """Sizes that are options of a spec, such as those of factorized dense, may have changed.
+
+        Also for a stack that this model does not have: another one that starts from it may.
+        """
+        renamed: dict[str, str] = {}
+        parts: list[tuple[Any, str]] = [
+            ("encoder", "attention"),
+            ("decoder", "attention"),
+            ("cross", "cross_attention"),
+        ]
+        for name, part in parts:
+            stack = getattr(self.base_model, "decoder" if name == "cross" else name)
+            mixers = [] if stack is None else [getattr(block, part) for block in stack.layers]
+            for spec, mixer in zip(self.config.layer_specs(name), mixers, strict=False):
+                if isinstance(mixer, SyntheticAttention):
+                    renamed[spec] = str(mixer.spec)
+        for name in ("encoder_attention", "decoder_attention", "cross_attention"):
+            specs = getattr(self.config, name)
+            new = [renamed.get(spec, spec) for spec in specs] if isinstance(specs, list) else renamed.get(specs, specs)
+            setattr(self.config, name, new)
 
 
 def _arguments(model: nn.Module) -> list[str]:
     return [name for name in inspect.signature(model.forward).parameters if name != "loss_options"]
-
-
-def _specs(stack: Any, config: SynthesizerConfig, mixers: list[Any]) -> str | list[str]:
-    before = config.layer_specs(stack)
-    after = [
-        str(mixer.spec) if isinstance(mixer, SyntheticAttention) else spec
-        for mixer, spec in zip(mixers, before, strict=True)
-    ]
-    return after[0] if len(set(after)) == 1 else after
 
 
 class SynthesizerModel(SynthesizerPreTrainedModel):
@@ -156,9 +175,19 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
 
     def __init__(self, config: SynthesizerConfig) -> None:
         super().__init__(config)
+        encodes, decodes = (
+            not config.is_decoder or config.is_encoder_decoder,
+            config.is_decoder or config.is_encoder_decoder,
+        )
+        for name, needed in (("encoder", encodes), ("decoder", decodes)):
+            if needed and getattr(config, f"{name}_layers") < 1:
+                raise ValueError(
+                    f"this model has {'an' if name == 'encoder' else 'a'} {name}, but {name}_layers="
+                    f"{getattr(config, f'{name}_layers')}; it must be at least 1"
+                )
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.encoder = build.encoder(config) if config.is_encoder_decoder or not config.is_decoder else None
-        self.decoder = build.decoder(config) if config.is_encoder_decoder or config.is_decoder else None
+        self.encoder = build.encoder(config) if encodes else None
+        self.decoder = build.decoder(config) if decodes else None
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -221,8 +250,16 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
             )
         if encoder_outputs is None:
             encoder_outputs = self._encode(input_ids, inputs_embeds, attention_mask, position_ids, shown)
-        elif not isinstance(encoder_outputs, BaseModelOutput | StackOutput):
-            encoder_outputs = StackOutput(*encoder_outputs)
+        elif isinstance(encoder_outputs, Mapping):
+            fields = ("last_hidden_state", "hidden_states", "attentions", "ponder_cost")
+            encoder_outputs = StackOutput(**{key: encoder_outputs.get(key) for key in fields})
+        else:
+            encoder_outputs = BaseModelOutput(*encoder_outputs)
+        if attention_mask is not None and attention_mask.dim() != 2:
+            raise ValueError(
+                f"an encoder-decoder needs an attention_mask of shape (batch, length) to know which tokens the decoder "
+                f"may attend to, got {tuple(attention_mask.shape)}"
+            )
         decoded = self.decoder(
             self._embed(decoder_input_ids, decoder_inputs_embeds, "decoder_input_ids"),
             attention_mask=decoder_attention_mask,
@@ -274,7 +311,7 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
         assert self.decoder is not None
         if use_cache is None:
             use_cache = self.config.use_cache and not self.training
-        if self.is_gradient_checkpointing and self.training:
+        if self.training and self.is_gradient_checkpointing:
             use_cache = False
         if cache is None and not use_cache:
             return None
@@ -289,7 +326,7 @@ class Encoder(nn.Module):
     def __init__(self, model: SynthesizerModel) -> None:
         super().__init__()
         self.model = model
-        self.train(model.training)
+        self.training = model.training  # not of the parts, which may be set otherwise
 
     def forward(
         self,
@@ -344,11 +381,6 @@ class SynthesizerForConditionalGeneration(_LanguageModel, SynthesizerGenerationM
     """An encoder and a decoder, for translation, summarisation, dialogue, span corruption."""
 
     def __init__(self, config: SynthesizerConfig) -> None:
-        if min(config.encoder_layers, config.decoder_layers) < 1:
-            raise ValueError(
-                f"an encoder-decoder needs at least 1 layer in each stack, got {config.encoder_layers} in the encoder "
-                f"and {config.decoder_layers} in the decoder"
-            )
         super().__init__(_part(config, is_encoder_decoder=True, is_decoder=False))
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
@@ -511,6 +543,8 @@ class SynthesizerForSequenceClassification(SynthesizerPreTrainedModel):
     """An encoder alone that puts texts into ``num_labels`` classes, or with ``num_labels=1`` gives them a number."""
 
     _keys_to_ignore_on_load_unexpected = [r"^model\.decoder\.", r"^lm_head\."]  # noqa: RUF012
+    # The losses of numbers and of several labels are means of a batch, which the Trainer must then average itself.
+    accepts_loss_kwargs = False
 
     def __init__(self, config: SynthesizerConfig) -> None:
         super().__init__(_part(config, is_encoder_decoder=False, is_decoder=False))

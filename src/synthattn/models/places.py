@@ -35,38 +35,54 @@ class Places:
 
 
 def places(
-    attention_mask: Tensor | None, position_ids: Tensor | None, batch: int, length: int, offset: int, what: str = ""
+    attention_mask: Tensor | None,
+    position_ids: Tensor | None,
+    batch: int,
+    length: int,
+    offset: int,
+    before: Tensor | None = None,
+    what: str = "",
 ) -> Places:
-    """Read a mask and positions; ``what`` is a prefix of their names in messages.
+    """Read a mask and positions.
 
-    Padding does not count: the first token after padding on the left is at position 0, as in ``generate``.
+    Padding does not count: the first token after padding on the left is at position 0, as in ``generate``. ``before``
+    are the positions of the tokens that were decoded earlier, where they are not those that the mask implies; ``what``
+    is a prefix of the arguments' names in messages.
     """
-    keys = offset + length
+    if position_ids is not None and (position_ids.shape[-1] != length or position_ids.is_floating_point()):
+        raise ValueError(
+            f"{what}position_ids must have one whole number for each of {length} tokens, got "
+            f"{str(position_ids.dtype).removeprefix('torch.')} of shape {tuple(position_ids.shape)}"
+        )
+    padding = mask = where = kept = None
     if attention_mask is not None and attention_mask.dim() == 4:
         mask = attention_mask if attention_mask.is_floating_point() else attention_mask == 0
-        at = _shared(position_ids, offset, None)
-        return Places(mask=mask, queries=at, keys=at if offset == 0 else None, offset=offset)
-    padding = where = None
-    if attention_mask is not None:
-        if attention_mask.shape != (batch, keys):
+        mask = mask.expand(batch, -1, -1, -1)
+    elif attention_mask is not None:
+        if attention_mask.shape != (batch, offset + length):
             raise ValueError(
-                f"{what}attention_mask must have shape (batch, tokens so far) = ({batch}, {keys}), or four axes with "
-                f"queries and keys, got {tuple(attention_mask.shape)}"
+                f"{what}attention_mask must have shape (batch, tokens so far) = ({batch}, {offset + length}), or four "
+                f"axes with queries and keys, got {tuple(attention_mask.shape)}"
             )
         kept = attention_mask != 0
         if traced(kept) or not kept.all():
             padding = ~kept
             where = _shared((kept.long().cumsum(-1) - 1).clamp(min=0), 0, kept)
-    if position_ids is not None:
-        if position_ids.shape[-1] != length:
-            raise ValueError(
-                f"{what}position_ids must have one entry for each of {length} tokens, got {tuple(position_ids.shape)}"
-            )
-        kept = None if padding is None else ~padding[:, offset:]
-        queries = _shared(position_ids, offset, kept)
-        return Places(padding, None, queries, queries if offset == 0 else where, offset)
-    queries = None if where is None else where[..., offset:]
-    return Places(padding, None, queries, where, offset)
+    if position_ids is None and before is None:
+        return Places(padding, mask, None if where is None else where[..., offset:], where, offset)
+    if position_ids is None:
+        queries = None if where is None else where[..., offset:]
+    else:
+        queries = _shared(position_ids, offset, None if kept is None else kept[:, offset:])
+    if queries is None and before is None:
+        return Places(padding, mask, None, where if position_ids is None else None, offset)
+    device = next(t.device for t in (position_ids, before, attention_mask) if t is not None)
+    plain = torch.arange(offset + length, device=device)
+    past = before[..., :offset] if before is not None else (plain if where is None else where)[..., :offset]
+    new = plain[offset:] if queries is None else queries
+    if past.dim() != new.dim():
+        past, new = (t.expand(batch, -1) for t in (past, new))
+    return Places(padding, mask, queries, torch.cat([past, new], dim=-1), offset)
 
 
 def _shared(positions: Tensor | None, start: int, kept: Tensor | None) -> Tensor | None:

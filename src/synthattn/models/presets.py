@@ -4,13 +4,21 @@ Each takes ``attention`` for both stacks, or ``encoder_attention`` and ``decoder
 ``SynthesizerConfig`` to change: ``presets.tiny(vocab_size=53, attention="random")``.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from synthattn.messages import suggestion
 from synthattn.models.configuration import Attention, SynthesizerConfig
+
+KNOWN = {field.name for field in dataclasses.fields(SynthesizerConfig)}
+KNOWN |= {"num_labels", "attn_implementation", "output_attentions"}  # which transformers takes besides
 
 
 def _config(attention: Attention, changes: dict[str, Any], **fields: Any) -> SynthesizerConfig:
+    for name in changes:
+        if name not in KNOWN:
+            raise ValueError(f"a configuration has no field {name!r}{suggestion(name, KNOWN)}")
     chosen: dict[str, Any] = {"encoder_attention": attention, "decoder_attention": attention}
     return SynthesizerConfig(**(chosen | fields | changes))
 

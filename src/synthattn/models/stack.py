@@ -89,8 +89,12 @@ class Stack(nn.Module):
     ) -> StackOutput:
         batch, length = x.shape[:2]
         offset = 0 if past_key_values is None else past_key_values.get_seq_length()
-        own = places(attention_mask, position_ids, batch, length, offset)
-        other = None if memory is None else places(memory_mask, None, batch, memory.shape[1], 0, "encoder_")
+        # What earlier calls were told about positions must not be forgotten.
+        before = getattr(past_key_values, "key_positions", None) if offset else None
+        own = places(attention_mask, position_ids, batch, length, offset, before)
+        if past_key_values is not None:
+            past_key_values.key_positions = own.keys  # pyright: ignore[reportAttributeAccessIssue]
+        other = None if memory is None else places(memory_mask, None, batch, memory.shape[1], 0, what="encoder_")
         bias = {int(heads): self._bias(heads, length, offset) for heads in self.relative}
         trace = Trace(output_hidden_states, output_attentions)
 

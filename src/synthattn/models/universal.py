@@ -64,7 +64,7 @@ class Progress:
 
     def cost(self, padding: Bool[Tensor, "batch length"] | None) -> Float[Tensor, ""]:
         """Steps and remainder, on average over the tokens."""
-        cost = self.steps + self.remainder
+        cost = (self.steps + self.remainder).float()  # half precision cannot count the tokens of a batch
         if padding is None:
             return cost.mean()
         kept = ~padding[:, -cost.shape[1] :]

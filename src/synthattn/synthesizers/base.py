@@ -90,6 +90,9 @@ class Synthesizer(nn.Module):
         """The logits times a weight that broadcasts against ``(heads, q, k)``."""
         return self(query, memory).times(weight)
 
+    def check_resize(self, max_length: int) -> None:
+        """Refuse a longest input for which there is no such synthesizer."""
+
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         """Change the longest input, keeping what was learned. Nothing to do where any length will do."""
 

@@ -50,12 +50,23 @@ class FactorizedRandomSynthesizer(Synthesizer):
             left, right = (t.expand(query.vectors.shape[0], -1, -1, -1) for t in (left, right))
         return Logits((Features(left, right),))
 
+    def check_resize(self, max_length: int) -> None:
+        check_rank(self.left.shape[-1], max_length)
+
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         for name in ("left", "right"):
             old = getattr(self, name)
             fresh = old.new_empty(len(old), max_length, old.shape[-1]).normal_(std=self.factor_std)
             setattr(self, name, replace_parameter(old, resized(old, max_length, how, fresh)))
         self.max_length = max_length
+
+
+def check_rank(rank: int, max_length: int) -> None:
+    if rank > max_length:
+        raise ValueError(
+            f"factorized_random: rank={rank} exceeds max_length={max_length}; "
+            f"a {max_length} x {max_length} matrix has at most rank {max_length}, use random instead"
+        )
 
 
 @dataclass(frozen=True)
@@ -71,10 +82,5 @@ class FactorizedRandom(Term):
         positive(self.name, "std", self.std)
 
     def build(self, sizes: Sizes) -> FactorizedRandomSynthesizer:
-        max_length = sizes.require_max_length(self.name)
-        if self.rank > max_length:
-            raise ValueError(
-                f"factorized_random: rank={self.rank} exceeds max_length={max_length}; "
-                f"a {max_length} x {max_length} matrix has at most rank {max_length}, use random instead"
-            )
+        check_rank(self.rank, sizes.require_max_length(self.name))
         return FactorizedRandomSynthesizer(sizes, self.rank, self.std)

@@ -1,0 +1,80 @@
+"""``synthattn data``."""
+
+import dataclasses
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from synthattn.data.holdout import held_out
+from synthattn.data.open import open_source, parse_columns, with_columns
+from synthattn.tasks import find_task
+from synthattn.tasks.encoding import Limits
+from synthattn.tasks.report import Lengths, Report, examine
+
+
+def run(
+    name: str,
+    task: str,
+    columns: str | None,
+    tokenizer: Any,
+    vocab_size: int,
+    max_length: int,
+    batch_tokens: int,
+    as_json: bool,
+) -> None:
+    chosen = find_task(task)
+    source = open_source(name)
+    if columns is not None:
+        source = with_columns(source, parse_columns(columns))
+    source = held_out(source)
+    report = examine(source, chosen, tokenizer, vocab_size, Limits(max_length, max_length), batch_tokens)
+    if as_json:
+        print(json.dumps(dataclasses.asdict(report) | {"complaints": report.complaints}, indent=2, ensure_ascii=False))
+    else:
+        show(report)
+
+
+def show(report: Report) -> None:
+    console = Console()
+    table = Table(title=f"{report.source} for {report.task}", title_justify="left")
+    table.add_column("split")
+    for column in ("records", "examples", "source tokens", "target tokens", "unknown", "padding"):
+        table.add_column(column, justify="right")
+    for split in report.splits:
+        table.add_row(
+            split.name,
+            f"{split.records:,}",
+            f"{split.examples:,}",
+            _lengths(split.source),
+            _lengths(split.target),
+            f"{split.unknown_share:.2%}",
+            f"{split.padding_share:.1%}",
+        )
+    console.print(table)
+    console.print(
+        f"Token columns: mean (longest). Vocabulary: {report.vocabulary:,}, {report.tokenizer}.", highlight=False
+    )
+    if report.labels:
+        total = sum(report.labels.values())
+        parts = [f"{label} {count / total:.1%}" for label, count in list(report.labels.items())[:12]]
+        console.print(f"Classes in train: {', '.join(parts)}", markup=False, highlight=False)
+    for source, target, source_tokens, target_tokens in report.shown:
+        console.print()
+        for name, text, tokens in (("source", source, source_tokens), ("target", target, target_tokens)):
+            if text:
+                console.print(f"{name}: {_short(text)}", markup=False, highlight=False)
+                console.print(f"        {_short(' '.join(tokens))}", markup=False, highlight=False, style="dim")
+    if report.complaints:
+        console.print("\nTo know:")
+        for line in report.complaints:
+            console.print(f"- {line}", markup=False, highlight=False)
+
+
+def _lengths(lengths: Lengths | None) -> str:
+    return "" if lengths is None else f"{lengths.mean:,.1f} ({lengths.longest:,})"
+
+
+def _short(text: str, width: int = 300) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

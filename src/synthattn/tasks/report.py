@@ -1,0 +1,202 @@
+"""What a source holds for a task, and all that is wrong with it."""
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from synthattn.data.batching import TokenBatches
+from synthattn.data.source import Source
+from synthattn.data.tokenizers import TokenizerKind, cached_tokenizer
+from synthattn.tasks.base import Example, Task
+from synthattn.tasks.classification import Classification
+from synthattn.tasks.encoding import Limits, encode, examples
+
+SHOWN = 3
+
+
+@dataclass
+class Lengths:
+    """In tokens."""
+
+    mean: float
+    median: int
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: Any) -> "Lengths":
+        if len(lengths) == 0:
+            return cls(0.0, 0, 0)
+        return cls(round(float(np.mean(lengths)), 1), int(np.median(lengths)), int(np.max(lengths)))
+
+
+@dataclass
+class SplitReport:
+    """One split."""
+
+    name: str
+    records: int = 0
+    examples: int = 0
+    problems: int = 0
+    first_problems: list[str] = field(default_factory=list)
+    repeated: int = 0
+    """Examples that this split has more than once."""
+    also_in_train: int = 0
+    """Examples that the training split has as well."""
+    source: Lengths | None = None
+    target: Lengths | None = None
+    truncated: int = 0
+    unknown_share: float = 0.0
+    padding_share: float = 0.0
+
+
+@dataclass
+class Report:
+    """A source, as a task sees it."""
+
+    source: str
+    task: str
+    fingerprint: str
+    notes: list[str]
+    splits: list[SplitReport]
+    vocabulary: int
+    tokenizer: str
+    shown: list[tuple[str, str, list[str], list[str]]]
+    """A few examples: source and target as texts, and as tokens."""
+    labels: dict[str, int] = field(default_factory=dict)
+    """How often each class occurs in the training split."""
+
+    @property
+    def complaints(self) -> list[str]:
+        """All that a user should know before training, one line each."""
+        found = list(self.notes)
+        for split in self.splits:
+            found += split.first_problems
+            if split.problems > len(split.first_problems):
+                found.append(f"{split.name}: {split.problems - len(split.first_problems)} more examples like these")
+            if split.also_in_train:
+                found.append(f"{split.name}: {split.also_in_train:,} of {split.examples:,} examples are also in train")
+            if split.repeated:
+                found.append(f"{split.name}: {split.repeated:,} examples are repetitions of others")
+            if split.truncated:
+                found.append(f"{split.name}: {split.truncated:,} examples are too long and are truncated")
+        return found
+
+
+class _Tolerant:
+    """A source without the records that a task cannot use, which are counted instead."""
+
+    def __init__(self, source: Source, task: Task, report: dict[str, SplitReport]) -> None:
+        self.source, self.task, self.report = source, task, report
+        self.name, self.splits, self.notes = source.name, source.splits, source.notes
+
+    def read(self, split: str) -> Iterator[Any]:
+        for record in self.source.read(split):
+            try:
+                for _ in self.task.examples(record):
+                    pass
+            except ValueError:
+                continue
+            yield record
+
+    def fingerprint(self) -> str:
+        return self.source.fingerprint() + " without what cannot be used"
+
+
+def examine(
+    source: Source,
+    task: Task,
+    tokenizer: TokenizerKind = "unigram",
+    vocab_size: int = 8000,
+    limits: Limits | None = None,
+    batch_tokens: int = 4096,
+) -> Report:
+    """Read all splits, train a tokenizer on the first, and look at everything as a model would see it."""
+    limits = limits or Limits(512, 512)
+    train = "train" if "train" in source.splits else source.splits[0]
+    if isinstance(task, Classification):
+        task = task.with_labels(source.read(train))
+    order = [train, *(split for split in source.splits if split != train)]
+    reports: dict[str, SplitReport] = {}
+    in_train: set[int] = set()
+    for name in order:
+        reports[name] = _count(source, task, name, in_train, is_train=name == train)
+    usable = _Tolerant(source, task, reports)
+    texts = (text for e in examples(task, usable, train) for text in (e.source, e.target) if text)
+    trained, _ = cached_tokenizer(tokenizer, texts, vocab_size, usable.fingerprint(), task.name)
+    for name in order:
+        _measure(reports[name], usable, task, trained, limits, batch_tokens)
+    shown = [
+        (e.source, e.target, trained.tokenize(e.source), trained.tokenize(e.target))
+        for e in itertools.islice(examples(task, usable, train), SHOWN)
+    ]
+    return Report(
+        source.name,
+        task.name,
+        source.fingerprint(),
+        list(source.notes),
+        [reports[name] for name in order],
+        len(trained),
+        tokenizer,
+        shown,
+        _labels(task, usable, train),
+    )
+
+
+def _count(source: Source, task: Task, split: str, in_train: set[int], is_train: bool) -> SplitReport:
+    report = SplitReport(split)
+    seen: set[int] = set()
+    for record in source.read(split):
+        report.records += 1
+        try:
+            found = list(task.examples(record))
+        except ValueError as error:
+            report.problems += 1
+            if len(report.first_problems) < SHOWN:
+                report.first_problems.append(str(error))
+            continue
+        for example in found:
+            report.examples += 1
+            mark = _mark(example)
+            report.repeated += mark in seen
+            report.also_in_train += not is_train and mark in in_train
+            seen.add(mark)
+    if is_train:
+        in_train |= seen
+    return report
+
+
+def _mark(example: Example) -> int:
+    """Eight bytes that stand for an example: sets of these stay small."""
+    text = f"{example.source}\x1f{example.target}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+
+
+def _measure(
+    report: SplitReport, source: _Tolerant, task: Task, tokenizer: Any, limits: Limits, batch_tokens: int
+) -> None:
+    if report.examples == 0:
+        return
+    found = encode(task, source, report.name, tokenizer, limits, training=report.name == "train")
+    report.truncated = found.counts.truncated
+    report.unknown_share = found.counts.unknown / max(1, found.counts.tokens)
+    whole = task.kind in ("causal-lm", "span-corruption")
+    if not whole:
+        report.source = Lengths.of(found.source.lengths)
+    if task.kind != "classification":
+        report.target = Lengths.of(found.target.lengths)
+    if len(found.source) and not getattr(task, "packed", False):
+        longer = np.maximum(found.source.lengths, found.target.lengths)
+        report.padding_share = TokenBatches(longer, max(batch_tokens, int(longer.max())), seed=0).padding_share()
+
+
+def _labels(task: Task, source: _Tolerant, train: str) -> dict[str, int]:
+    if not hasattr(task, "labels"):
+        return {}
+    counts: dict[str, int] = {}
+    for example in examples(task, source, train):
+        counts[example.target] = counts.get(example.target, 0) + 1
+    return dict(sorted(counts.items()))

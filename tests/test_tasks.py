@@ -1,0 +1,317 @@
+"""Tasks: one golden example each, gold answers score 100, and what cannot be understood is counted, not fatal."""
+
+from typing import Any
+
+import pytest
+
+from synthattn.data.source import Record
+from synthattn.tasks import GLUE, SUPERGLUE, TASKS, find_task
+from synthattn.tasks.classification import Classification
+from synthattn.tasks.mixing import mix, proportions
+
+PASSAGE = {
+    "text": "<b>Sent 1: </b>Ann met Bob.<br><b>Sent 2: </b>He waved.",
+    "questions": [
+        {"question": "Who waved?", "answers": [{"text": "Bob", "label": 1}, {"text": "Ann", "label": 0}]},
+        {"question": "Who met?", "answers": [{"text": "Ann", "label": 1}]},
+    ],
+}
+NEWS = {
+    "text": "Costa scored for Chelsea.\n@highlight\nZouma too\n@highlight\nOlimpija lost",
+    "entities": [{"start": 0, "end": 4}, {"start": 17, "end": 23}, {"start": 37, "end": 41}, {"start": 0, "end": 4}],
+}
+
+# Fields, source and target of the first example, reference. The forms are those of the T5 paper's appendix D.
+GOLDEN: dict[str, tuple[dict[str, Any], str, str, Any]] = {
+    "translation": (
+        {"en": "A dog runs .", "de": "Ein Hund rennt ."},
+        "A dog runs .",
+        "Ein Hund rennt .",
+        "Ein Hund rennt .",
+    ),
+    "summarization": (
+        {"article": "Long  text.\nMore.", "highlights": "Short .\nTwo ."},
+        "summarize: Long text. More.",
+        "Short . Two .",
+        "Short .\nTwo .",
+    ),
+    "dialogue": (
+        {"persona": ["i like dogs", "i run"], "source": "hi , you ?", "target": "i run a lot ."},
+        "persona: i like dogs persona: i run said: hi , you ?",
+        "i run a lot .",
+        "i run a lot .",
+    ),
+    "dialogue-turns": (
+        {"text": "Hi . __eou__ Hello to you ! __eou__"},
+        "said: Hi .",
+        "Hello to you !",
+        "Hello to you !",
+    ),
+    "classification": ({"text": "fine  film", "label": 1}, "fine film", "1", "1"),
+    "listops": ({"Source": "[MAX 2 9 ]", "Target": "9"}, "[MAX 2 9 ]", "9", 9),
+    "cola": (
+        {"sentence": "John made Bill master of himself.", "label": 1},
+        "cola sentence: John made Bill master of himself.",
+        "acceptable",
+        1,
+    ),
+    "sst2": (
+        {"sentence": "it confirms fincher 's status", "label": "1"},
+        "sst2 sentence: it confirms fincher 's status",
+        "positive",
+        1,
+    ),
+    "mrpc": (
+        {"sentence1": "A .", "sentence2": "B .", "label": 0},
+        "mrpc sentence1: A . sentence2: B .",
+        "not_equivalent",
+        0,
+    ),
+    "stsb": (
+        {"sentence1": "A .", "sentence2": "B .", "score": "3.25"},
+        "stsb sentence1: A . sentence2: B .",
+        "3.2",
+        3.25,
+    ),
+    "qqp": (
+        {"question1": "A ?", "question2": "B ?", "is_duplicate": 1},
+        "qqp question1: A ? question2: B ?",
+        "duplicate",
+        1,
+    ),
+    "mnli": (
+        {"premise": "P .", "hypothesis": "H .", "label": "contradiction"},
+        "mnli hypothesis: H . premise: P .",
+        "contradiction",
+        2,
+    ),
+    "qnli": (
+        {"question": "Q ?", "sentence": "S .", "label": "entailment"},
+        "qnli question: Q ? sentence: S .",
+        "entailment",
+        0,
+    ),
+    "rte": (
+        {"sentence1": "A .", "sentence2": "B .", "label": "not_entailment"},
+        "rte sentence1: A . sentence2: B .",
+        "not_entailment",
+        1,
+    ),
+    "wnli": (
+        {"sentence1": "A .", "sentence2": "B .", "label": 1},
+        "wnli sentence1: A . sentence2: B .",
+        "entailment",
+        1,
+    ),
+    "boolq": (
+        {"question": "is it", "passage": "It is.", "label": True},
+        "boolq passage: It is. question: is it",
+        "True",
+        1,
+    ),
+    "cb": (
+        {"premise": "P .", "hypothesis": "H .", "label": "neutral"},
+        "cb hypothesis: H . premise: P .",
+        "neutral",
+        2,
+    ),
+    "copa": (
+        {"premise": "P .", "choice1": "A .", "choice2": "B .", "question": "effect", "label": 1},
+        "copa choice1: A . choice2: B . premise: P . question: effect",
+        "choice2",
+        1,
+    ),
+    "superglue-rte": (
+        {"premise": "P .", "hypothesis": "H .", "label": "entailment"},
+        "rte hypothesis: H . premise: P .",
+        "entailment",
+        0,
+    ),
+    "wic": (
+        {"word": "place", "sentence1": "A .", "sentence2": "B .", "label": False},
+        "wic sentence1: A . sentence2: B . word: place",
+        "False",
+        0,
+    ),
+    "wsc": (
+        {
+            "text": "Mark told Pete lies. He, of course, lied.",
+            "label": True,
+            "target": {"span1_text": "Mark", "span1_index": 0, "span2_text": "He,", "span2_index": 4},
+        },
+        "wsc: Mark told Pete lies. *He*, of course, lied.",
+        "Mark",
+        1,
+    ),
+    "multirc": (
+        {"passage": PASSAGE},
+        "multirc question: Who waved? answer: Bob paragraph: Sent 1: Ann met Bob. Sent 2: He waved.",
+        "True",
+        ("here, line 3, question 0", 1),
+    ),
+    "record": (
+        {"passage": NEWS, "qas": [{"query": "@placeholder scored", "answers": [{"text": "Costa"}]}]},
+        "record query: @placeholder scored entities: Costa, Chelsea, Zouma passage: "
+        "Costa scored for Chelsea. Zouma too. Olimpija lost",
+        "Costa",
+        ("Costa",),
+    ),
+}
+
+
+def record(fields: dict[str, Any]) -> Record:
+    return Record(fields, "here, line 3")
+
+
+def test_every_task_has_a_golden_example():
+    assert set(GOLDEN) | {"language-modeling", "sentence-modeling", "span-corruption"} == set(TASKS)
+    assert len(GLUE) == 9
+    assert len(SUPERGLUE) == 8
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(name):
+    fields, source, target, reference = GOLDEN[name]
+    example = next(iter(find_task(name).examples(record(fields))))
+    assert (example.source, example.target, example.reference) == (source, target, reference)
+    assert example.where == "here, line 3"
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_gold_answers_score_a_hundred(name):
+    task = find_task(name)
+    fields = GOLDEN[name][0]
+    examples = list(task.examples(record(fields))) * 3
+    if name == "stsb":
+        fields = [{"sentence1": "A", "sentence2": "B", "score": str(n)} for n in range(6)]
+        examples = [e for f in fields for e in task.examples(record(f))]
+    if name in ("cola", "mrpc", "qqp", "cb"):  # all labels must occur
+        labels = task.labels.names  # type: ignore[attr-defined]
+        examples = [
+            e for label in labels for e in task.examples(record(fields | {"label": label, "is_duplicate": label}))
+        ]
+    if name == "wsc":
+        wrong = fields | {"label": False}
+        found = list(task.examples(record(wrong)))
+        assert not found[0].trained
+        assert task.parse("Pete", found[0]) == 0
+    predictions = [task.parse(example.target, example) for example in examples]
+    for metric in task.metrics():
+        score = metric(predictions, [example.reference for example in examples])
+        if metric.name.startswith("CIDEr"):
+            continue  # has no upper end
+        assert score.value > 99.0, f"{score.name}: {score.value}"
+        assert score.definition
+
+
+@pytest.mark.parametrize("name", [n for n in GOLDEN if n not in ("multirc",)])
+def test_nonsense_is_not_fatal(name):
+    task = find_task(name)
+    examples = list(task.examples(record(GOLDEN[name][0]))) * 2
+    for text in ("", "   ", "entailmentment <unk>", "5.7.1", "\u00e9"):
+        predictions = [task.parse(text, example) for example in examples]
+        for metric in task.metrics():
+            assert metric(predictions, [example.reference for example in examples]).value <= 100.0
+
+
+def test_nonsense_is_none_for_labels():
+    for name, text in (("cola", "perhaps"), ("stsb", "many"), ("stsb", "7"), ("boolq", "true"), ("record", " ")):
+        task = find_task(name)
+        assert task.parse(text, next(iter(task.examples(record(GOLDEN[name][0]))))) is None
+
+
+def test_multirc_groups_answers_by_question():
+    examples = list(find_task("multirc").examples(record({"passage": PASSAGE})))
+    assert [e.reference for e in examples] == [
+        ("here, line 3, question 0", 1),
+        ("here, line 3, question 0", 0),
+        ("here, line 3, question 1", 1),
+    ]
+
+
+def test_a_turn_reads_those_before_it():
+    text = " __eou__ ".join("abcdef")
+    sources = [e.source for e in find_task("dialogue-turns").examples(record({"text": text}))]
+    assert sources[-1] == "said: c said: d said: e"
+    assert len(sources) == 5
+
+
+def test_language_modeling_counts_words_and_bytes():
+    for name in ("language-modeling", "sentence-modeling", "span-corruption"):
+        example = next(iter(find_task(name).examples(record({"text": " zwei Wörter "}))))
+        assert (example.source, example.target) == ("", "zwei Wörter")
+        assert (example.reference.words, example.reference.bytes) == (2, 12)
+
+
+def test_classes_are_those_of_the_training_split():
+    records = [record({"text": "x", "label": label}) for label in ("10", "9", "2", "10")]
+    task = Classification().with_labels(records)
+    assert task.labels is not None
+    assert task.labels.names == ("2", "9", "10")
+    assert next(iter(task.examples(record({"text": "x", "label": "10"})))).reference == 2
+    with pytest.raises(ValueError, match="here, line 3: label '3' does not occur in the training split"):
+        list(task.examples(record({"text": "x", "label": "3"})))
+    with pytest.raises(ValueError, match="needs at least 2 classes, the training split has 2"):
+        Classification().with_labels(records[2:3])
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        (
+            "cola",
+            {"text": "x", "label": 1},
+            "here, line 3: no column 'sentence' for cola, there are text, label; name",
+        ),
+        (
+            "cola",
+            {"sentence": "x", "label": "maybe"},
+            "here, line 3: unknown label 'maybe'; choose from acceptable",
+        ),
+        ("cola", {"sentence": "x", "label": 2}, "here, line 3: unknown label 2"),
+        ("cola", {"sentence": " ", "label": 1}, "here, line 3: sentence is empty; remove the example"),
+        ("cola", {"sentence": 5, "label": 1}, "here, line 3: sentence must be a text, got int"),
+        ("mnli", {"premise": "a", "hypothesis": "b", "label": "entailed"}, "did you mean entailment"),
+        ("stsb", {"sentence1": "a", "sentence2": "b", "score": "9"}, "score must be a number from 0 to 5, got '9'"),
+        ("stsb", {"sentence1": "a", "sentence2": "b", "score": None}, "score must be a number from 0 to 5, got None"),
+        (
+            "translation",
+            {"fr": "a", "de": "b"},
+            "which of fr, de is to be translated? Name them: source=COLUMN",
+        ),
+        ("multirc", {"passage": {"text": "x"}}, "not in the form of multirc: KeyError"),
+        ("record", {"passage": {"text": "x"}}, "not in the form of record: KeyError"),
+        ("wsc", {"text": "a b", "label": 1, "target": {"span1_text": "a"}}, "no span2_text, span2_index for wsc"),
+        (
+            "wsc",
+            {"text": "a b", "label": 1, "target": {"span1_text": "a", "span2_text": "b", "span2_index": 7}},
+            "span2_index=7 is outside of the 2 words of the text",
+        ),
+    ],
+)
+def test_errors(name, fields, message):
+    with pytest.raises(ValueError, match="here, line 3") as caught:
+        list(find_task(name).examples(record(fields)))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_task():
+    with pytest.raises(ValueError, match="unknown task 'translate'; did you mean translation"):
+        find_task("translate")
+
+
+def test_mixing_is_proportional_up_to_a_limit():
+    sizes = {"small": 100, "large": 900, "huge": 10_000}
+    assert proportions(sizes, None)["huge"] == pytest.approx(10 / 11)
+    shares = proportions(sizes, 1000)
+    assert shares == {"small": 0.05, "large": 0.45, "huge": 0.5}
+    drawn = mix(sizes, 1000, seed=3)
+    seen = [next(drawn) for _ in range(20_000)]
+    for name, share in shares.items():
+        assert sum(n == name for n, _ in seen) / len(seen) == pytest.approx(share, abs=0.02)
+    assert {i for n, i in seen if n == "small"} == set(range(100)), "every example comes, in rounds"
+    again = mix(sizes, 1000, seed=3)
+    assert [next(again) for _ in range(100)] == seen[:100]
+    with pytest.raises(ValueError, match="cannot mix small: it has 0 examples"):
+        proportions({"small": 0}, None)
