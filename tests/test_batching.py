@@ -104,8 +104,13 @@ def test_what_is_interrupted_leaves_nothing_behind(tmp_path, monkeypatch):
         cache.made_once("things", "one", fail)
     assert list((tmp_path / "things").iterdir()) == []
     calls = []
-    for _ in range(2):
-        folder = cache.made_once("things", "one", lambda f: (calls.append(1), (f / "all").write_text("made"))[0])
+
+    def make(folder):
+        calls.append(1)
+        (folder / "all").write_text("made")
+
+    first, second = (cache.made_once("things", "one", make) for _ in range(2))
     assert calls == [1]
-    assert (folder / "all").read_text() == "made"
+    assert first == second
+    assert (first / "all").read_text() == "made"
     assert cache.key("a", 1) == cache.key("a", "1") != cache.key("a1")

@@ -183,8 +183,8 @@ def test_gold_answers_score_a_hundred(name):
     fields = GOLDEN[name][0]
     examples = list(task.examples(record(fields))) * 3
     if name == "stsb":
-        fields = [{"sentence1": "A", "sentence2": "B", "score": str(n)} for n in range(6)]
-        examples = [e for f in fields for e in task.examples(record(f))]
+        pairs = [{"sentence1": "A", "sentence2": "B", "score": str(n)} for n in range(6)]
+        examples = [e for pair in pairs for e in task.examples(record(pair))]
     if name in ("cola", "mrpc", "qqp", "cb"):  # all labels must occur
         labels = task.labels.names  # type: ignore[attr-defined]
         examples = [
@@ -198,8 +198,8 @@ def test_gold_answers_score_a_hundred(name):
     predictions = [task.parse(example.target, example) for example in examples]
     for metric in task.metrics():
         score = metric(predictions, [example.reference for example in examples])
-        if metric.name.startswith("CIDEr"):
-            continue  # has no upper end
+        if metric.name in ("cider", "meteor"):
+            continue  # of one's own text: CIDEr depends on the other texts, METEOR on the length
         assert score.value > 99.0, f"{score.name}: {score.value}"
         assert score.definition
 

@@ -14,10 +14,14 @@ ROOT = Path(__file__).parents[2]
     [
         ("README.md", 3, "['layers.0.self_attn', 'layers.1.self_attn']\n"),
         ("docs/models.md", 4, "torch.Size([2, 17])\n"),
+        ("docs/data.md", 1, "Ein Hund .\n"),
     ],
 )
 def test_the_python_in_the_pages_runs(name, count, printed, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-data").mkdir()
+    for name_of, text in (("train.en", "A dog .\n"), ("train.de", "Ein Hund .\n")):
+        (tmp_path / "my-data" / name_of).write_text(text)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
     assert len(blocks) == count
     names: dict[str, object] = {}
@@ -32,10 +36,10 @@ def test_the_commands_in_the_pages_exist():
     from synthattn.models.presets import PRESETS
 
     verbs = {command.callback.__name__ for command in app.registered_commands if command.callback}
-    for page in ("README.md", "docs/models.md"):
+    for page in ("README.md", "docs/models.md", "docs/data.md"):
         for verb, name in re.findall(r"(?:^|`)synthattn (\w+) ([\w-]+)", (ROOT / page).read_text(), re.MULTILINE):
             assert verb in verbs
-            assert name in PRESETS or name == "my-model"
+            assert name in PRESETS or name in ("my-model", "my-data", "builtin")
     described = re.findall(r"^\| `(\w+)`(?:, `(\w+)`)? \|", (ROOT / "docs/models.md").read_text(), re.MULTILINE)
     assert {name for row in described for name in row} >= set(PRESETS)
 
@@ -49,7 +53,9 @@ def test_the_table_of_variants_is_complete():
     assert all(parse(spec) for spec in specs)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/attention.md", "docs/models.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "docs/attention.md", "docs/models.md", "docs/data.md"]
+)
 def test_files_that_the_pages_name_exist(name):
     page = ROOT / name
     links = re.findall(r"\]\((?!http)([^)#]+)", page.read_text())
@@ -61,3 +67,12 @@ def test_the_demo_shows_that_random_learns_and_fixed_random_does_not():
     train = runpy.run_path(str(ROOT / "examples" / "layer.py"))["accuracy_after_training"]
     assert train("random") > 0.95
     assert train("fixed_random") < 0.5
+
+
+def test_the_page_on_data_names_every_task_and_every_source():
+    from synthattn.data.builtin import BUILTINS
+    from synthattn.tasks import TASKS
+
+    page = (ROOT / "docs" / "data.md").read_text()
+    assert [name for name in TASKS if f"`{name}`" not in page] == []
+    assert [name for name in BUILTINS if f"`builtin:{name}`" not in page] == []

@@ -61,14 +61,15 @@ def data(
     ] = None,
     tokenizer: Annotated[str, typer.Option(help="unigram, bytes or words.")] = "unigram",
     vocab_size: Annotated[int, typer.Option(help="Tokens in the vocabulary.")] = 8000,
-    max_length: Annotated[int, typer.Option(help="Longer texts are truncated to that many tokens.")] = 512,
+    max_length: Annotated[int, typer.Option(help="Texts may have that many tokens.")] = 512,
+    over_long: Annotated[str, typer.Option(help="What is done with longer ones: truncate or drop.")] = "truncate",
     batch_tokens: Annotated[int, typer.Option(help="Tokens in a batch, for the share of padding.")] = 4096,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what a source holds for a task: splits, lengths, examples as a model will see them, and what is wrong."""
     from synthattn.cli import data as verb
 
-    verb.run(source, task, columns, tokenizer, vocab_size, max_length, batch_tokens, as_json)
+    verb.run(source, task, columns, tokenizer, vocab_size, max_length, over_long, batch_tokens, as_json)
 
 
 def main() -> None:

@@ -2,15 +2,15 @@
 
 import dataclasses
 import json
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.table import Table
 
-from synthattn.data.holdout import held_out
+from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source, parse_columns, with_columns
 from synthattn.tasks import find_task
-from synthattn.tasks.encoding import Limits
+from synthattn.tasks.encoding import Limits, OverLong
 from synthattn.tasks.report import Lengths, Report, examine
 
 
@@ -21,15 +21,20 @@ def run(
     tokenizer: Any,
     vocab_size: int,
     max_length: int,
+    over_long: Any,
     batch_tokens: int,
     as_json: bool,
 ) -> None:
+    if over_long not in get_args(OverLong):
+        raise ValueError(f"--over-long must be one of {', '.join(get_args(OverLong))}, got {over_long!r}")
+    if max_length < 2:
+        raise ValueError(f"--max-length must be at least 2, got {max_length}")
     chosen = find_task(task)
     source = open_source(name)
     if columns is not None:
         source = with_columns(source, parse_columns(columns))
-    source = held_out(source)
-    report = examine(source, chosen, tokenizer, vocab_size, Limits(max_length, max_length), batch_tokens)
+    source = HeldOut(source)
+    report = examine(source, chosen, tokenizer, vocab_size, Limits(max_length, max_length, over_long), batch_tokens)
     if as_json:
         print(json.dumps(dataclasses.asdict(report) | {"complaints": report.complaints}, indent=2, ensure_ascii=False))
     else:

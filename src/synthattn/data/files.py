@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from synthattn.data.source import Record
 
@@ -21,7 +21,6 @@ FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".json")
 
 # Memory stays flat only if no line, and no quoted field of many lines, may be as long as the file.
 LONGEST_RECORD = 1 << 26
-LARGEST_ARRAY = 1 << 28
 
 Note = Callable[[str], None]
 
@@ -46,17 +45,18 @@ _IDENTIFIER = re.compile(r"[^\W\d][\w.-]{0,63}")
 # Wider than for CSV, where a first row that is no header is data: MRPC has "#1 String".
 _COLUMN_NAME = re.compile(r"#?\w[\w .#()/-]{0,63}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def shown(name: str) -> str:
-    """A file name as it can stand in a message of one line."""
-    return name.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
+    """A file name as it can stand in a message of one line; names are bytes, and may hold anything."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def broken(name: str, line: int | None, what: str) -> ValueError:
     """The error about a file: name, line number, what is wrong and what to do."""
-    place = shown(name) if line is None else f"{shown(name)}, line {line}"
-    return ValueError(" ".join(f"{place}: {what}".split()))
+    place = name if line is None else f"{name}, line {line}"
+    return ValueError(f"{place}: {' '.join(what.split())}")
 
 
 def format_of(name: str) -> str:
@@ -70,7 +70,7 @@ def read_records(path: Path, name: str, note: Note) -> Iterator[Record]:
 
     Args:
         path: the file.
-        name: what messages call it.
+        name: what messages call it, from ``shown``.
         note: is told what was decided for the user.
     """
     suffix = format_of(path.name)
@@ -94,7 +94,7 @@ def read_text(path: Path, name: str, note: Note) -> Iterator[Record]:
         else:
             blank += 1
     if blank:
-        note(f"{shown(name)}: {blank} blank lines left out")
+        note(f"{name}: {blank} blank lines left out")
 
 
 def read_tsv(path: Path, name: str) -> Iterator[Record]:
@@ -121,16 +121,18 @@ def read_tsv(path: Path, name: str) -> Iterator[Record]:
 def read_csv(path: Path, name: str, note: Note) -> Iterator[Record]:
     """Fields between commas, quoted in the standard way; without a header, columns are ``0``, ``1``, ...
 
-    The first row is a header if its cells are distinct words that could be names in a program.
+    The first row is a header if its cells are distinct words that could be names in a program. It is none if a cell
+    is a number or a longer text. What could be either, such as ``Class Index,Title``, is an error: the wrong choice
+    would lose a row, or add one.
     """
     columns: list[str] | None = None
     for number, row in _csv_rows(path, name):
         if columns is None:
-            if _is_header(row):
+            if _is_header(row, name, number):
                 columns = row
                 continue
             columns = [str(n) for n in range(len(row))]
-            note(f"{shown(name)}: the first row is no header, columns are {', '.join(columns)}")
+            note(f"{name}: the first row is no header, columns are {', '.join(columns)}")
         if len(row) != len(columns):
             raise _wrong_count(name, number, len(row), len(columns), "commas and quotes")
         yield Record(dict(zip(columns, row, strict=True)), f"{name}, line {number}")
@@ -156,10 +158,9 @@ def read_json(path: Path, name: str) -> Iterator[Record]:
             lines.extend([""] * (number - 1))  # for the line number of an error
         lines.append(line)
         size += len(line)
-        if size > LARGEST_ARRAY:
-            raise broken(
-                name, number, f"an array of more than {LARGEST_ARRAY >> 20} MB; write one object a line, as .jsonl"
-            )
+        if size > LONGEST_RECORD:
+            what = f"an array of more than {LONGEST_RECORD >> 20} MB; write one object a line, as .jsonl"
+            raise broken(name, number, what)
     if not lines:
         yield from read_jsonl(path, name)
         return
@@ -201,7 +202,9 @@ def raw_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
                 if number == 1:
                     line = _check_start(line, file, name)
                 if len(line) > LONGEST_RECORD + 1:
-                    raise broken(name, number, f"longer than {LONGEST_RECORD >> 20} MB; is this text? split it")
+                    raise broken(
+                        name, number, f"longer than {LONGEST_RECORD >> 20} MB; is this one example a line? split it"
+                    )
                 if line.endswith(b"\n"):
                     line = line[:-1]
                 elif number == 1 and b"\r" in line[:-1]:
@@ -215,24 +218,23 @@ def raw_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
         raise broken(name, None, "the file is empty; remove it or fetch it again")
 
 
-def _opened(path: Path) -> BinaryIO:
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rb")  # pyright: ignore[reportReturnType]
-    return open(path, "rb")
+def _opened(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    return gzip.GzipFile(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb")
 
 
-def _check_start(line: bytes, file: BinaryIO, name: str) -> bytes:
+def _check_start(line: bytes, file: io.BufferedReader | gzip.GzipFile, name: str) -> bytes:
     """The first line without the byte order mark, if the file begins as text does."""
     for magic, what in _NOT_TEXT.items():
         if line.startswith(magic):
             raise broken(name, 1, f"this is {what}")
     head = line[:_HEAD]
-    if len(head) < _HEAD and isinstance(file, io.BufferedReader | gzip.GzipFile):
+    if len(head) < _HEAD:
         head += file.peek(_HEAD - len(head))[: _HEAD - len(head)]
-    for zeros, encoding in ((head[1::2], "UTF-16LE"), (head[::2], "UTF-16BE")):
-        if zeros.count(0) * 2 > len(zeros):
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    for zeros, others, encoding in ((odd, even, "UTF-16LE"), (even, odd, "UTF-16BE")):
+        if zeros * 4 > len(head) and others * 8 <= len(head):
             raise broken(name, 1, f"this is {encoding}, not UTF-8; convert it: iconv -f {encoding} -t UTF-8")
-    if len(head.translate(None, _CONTROL)) * 10 < len(head) * 9:
+    if len(head) - len(head.translate(None, _CONTROL)) > max(3, len(head) // 10):
         raise broken(name, 1, "this is binary, not text; give a text file in UTF-8")
     return line.removeprefix(b"\xef\xbb\xbf")
 
@@ -269,8 +271,14 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, list[str]]]:
         raise broken(name, first, "a quote is opened and not closed; close it")
 
 
-def _is_header(row: list[str]) -> bool:
-    return len(set(row)) == len(row) and all(_IDENTIFIER.fullmatch(cell) for cell in row)
+def _is_header(row: list[str], name: str, line: int) -> bool:
+    if len(set(row)) == len(row) and all(_IDENTIFIER.fullmatch(cell) for cell in row):
+        return True
+    if any(_number(cell) or len(cell) > 32 or len(cell.split()) > 3 for cell in row):
+        return False
+    unlike = next((cell for cell in row if not _IDENTIFIER.fullmatch(cell)), row[0])
+    what = f"with {unlike!r} this could be a header or a row; write a first row of distinct names such as label,text"
+    raise broken(name, line, what)
 
 
 def _check_header(columns: list[str], name: str) -> None:
@@ -299,7 +307,7 @@ def _wrong_count(name: str, line: int, found: int, expected: int, look_at: str) 
 def _parsed(text: str, name: str, line: int) -> Any:
     try:
         value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
-        if "\\ud" in text.lower() and _has_surrogate(value):
+        if _SURROGATE_ESCAPE.search(text) and _has_surrogate(value):
             raise ValueError("a \\ud... escape is half of a pair")
     except json.JSONDecodeError as error:
         what = f"not JSON at column {error.colno} ({error.msg[:80]}); repair or remove it"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,7 @@ class Record:
     """Such as ``train.tsv, line 17``."""
 
 
+@runtime_checkable  # so that checked tests can check it
 class Source(Protocol):
     """Splits of records that are read in order, one at a time, as often as wanted."""
 

@@ -28,8 +28,8 @@ def _partition(total: int, parts: int, rng: np.random.Generator) -> NDArray[np.i
 def corrupt(ids: Ids, mask: NDArray[np.bool_], first_sentinel: int, end: int) -> tuple[Ids, Ids]:
     """The text with a sentinel for each span, and the spans each after its sentinel; both end with ``end``.
 
-    Sentinels count down from ``first_sentinel``. The text starts with a part that is kept: in the answer, where sentinels
-    stand for the parts that are kept, every hidden span so comes after its own.
+    Sentinels count down from ``first_sentinel``. The text starts with a part that is kept. In the answer, a sentinel is
+    for each part that is kept, so every hidden span comes after its own.
     """
     source, target = (_with_sentinels(ids, hidden, first_sentinel) for hidden in (mask, ~mask))
     return np.append(source, end), np.append(target, end)

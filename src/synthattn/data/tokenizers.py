@@ -4,6 +4,7 @@ All are saved as ``tokenizer.json``, which ``transformers.AutoTokenizer`` reads 
 """
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -80,7 +81,7 @@ def _unigram(texts: Iterator[str], vocab_size: int) -> Any:
     trained = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(piece for text in texts for piece in _pieces(normalizer.normalize_str(text))),
+            sentence_iterator=_distinct(piece for text in texts for piece in _pieces(normalizer.normalize_str(text))),
             model_writer=trained,
             model_type="unigram",
             vocab_size=vocab_size,
@@ -109,18 +110,29 @@ def _unigram(texts: Iterator[str], vocab_size: int) -> Any:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text in parts that SentencePiece does not leave out, cut between words."""
-    part: list[str] = []
-    size = 0
-    for word in text.split(" "):
-        width = len(word.encode()) + 1
-        if part and size + width > LONGEST_PIECE:
-            yield " ".join(part)
-            part, size = [], 0
-        part.append(word)
-        size += width
-    if part:
+    """A text sentence by sentence, long ones in parts that SentencePiece does not leave out."""
+    for sentence in re.split(r"(?<=[.!?]) ", text):
+        part: list[str] = []
+        size = 0
+        for word in sentence.split(" "):
+            width = len(word.encode()) + 1
+            if part and size + width > LONGEST_PIECE:
+                yield " ".join(part)
+                part, size = [], 0
+            part.append(word)
+            size += width
         yield " ".join(part)
+
+
+def _distinct(sentences: Iterator[str]) -> Iterator[str]:
+    """Without repetitions, such as the passage that many questions are about, as far as they can be remembered."""
+    seen: set[int] = set()
+    for sentence in sentences:
+        mark = hash(sentence)
+        if mark not in seen:
+            if len(seen) < 1_000_000:
+                seen.add(mark)
+            yield sentence
 
 
 def _bytes(texts: Iterator[str], vocab_size: int) -> Any:

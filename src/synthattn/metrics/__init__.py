@@ -1,1 +1,49 @@
 """Scores, each with its exact definition."""
+
+from synthattn.metrics.averages import glue_average, superglue_average
+from synthattn.metrics.base import Metric, Rows, Score
+from synthattn.metrics.bleu import Bleu, BleuN, TokenizedBleu
+from synthattn.metrics.bootstrap import Comparison, interval, paired
+from synthattn.metrics.chrf import ChrF
+from synthattn.metrics.cider import CiderD
+from synthattn.metrics.classification import F1, Accuracy, MacroF1, Matthews
+from synthattn.metrics.correlation import Pearson, Spearman
+from synthattn.metrics.embedding import EmbeddingSimilarity
+from synthattn.metrics.meteor import Meteor
+from synthattn.metrics.multirc import MultiRcExactMatch, MultiRcF1
+from synthattn.metrics.perplexity import BitsPerByte, Perplexity
+from synthattn.metrics.record import ReCoRDExactMatch, ReCoRDF1
+from synthattn.metrics.rouge import Rouge
+from synthattn.metrics.vectors import load_vectors
+
+__all__ = [
+    "F1",
+    "Accuracy",
+    "BitsPerByte",
+    "Bleu",
+    "BleuN",
+    "ChrF",
+    "CiderD",
+    "Comparison",
+    "EmbeddingSimilarity",
+    "MacroF1",
+    "Matthews",
+    "Meteor",
+    "Metric",
+    "MultiRcExactMatch",
+    "MultiRcF1",
+    "Pearson",
+    "Perplexity",
+    "ReCoRDExactMatch",
+    "ReCoRDF1",
+    "Rouge",
+    "Rows",
+    "Score",
+    "Spearman",
+    "TokenizedBleu",
+    "glue_average",
+    "interval",
+    "load_vectors",
+    "paired",
+    "superglue_average",
+]

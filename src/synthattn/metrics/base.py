@@ -30,7 +30,7 @@ class Score:
 class Metric:
     """A metric of a list of predictions against a list of references."""
 
-    name: ClassVar[str]
+    name: str
     higher_is_better: ClassVar[bool] = True
 
     @property

@@ -49,6 +49,7 @@ class SplitReport:
     source: Lengths | None = None
     target: Lengths | None = None
     truncated: int = 0
+    dropped: int = 0
     unknown_share: float = 0.0
     padding_share: float = 0.0
 
@@ -77,12 +78,13 @@ class Report:
             found += split.first_problems
             if split.problems > len(split.first_problems):
                 found.append(f"{split.name}: {split.problems - len(split.first_problems)} more examples like these")
-            if split.also_in_train:
-                found.append(f"{split.name}: {split.also_in_train:,} of {split.examples:,} examples are also in train")
-            if split.repeated:
-                found.append(f"{split.name}: {split.repeated:,} examples are repetitions of others")
-            if split.truncated:
-                found.append(f"{split.name}: {split.truncated:,} examples are too long and are truncated")
+            counts = {
+                "also in train": split.also_in_train,
+                "repeating others": split.repeated,
+                "too long, and truncated": split.truncated,
+                "too long, and dropped": split.dropped,
+            }
+            found += [f"{split.name}: {n:,} of {split.examples:,} examples {what}" for what, n in counts.items() if n]
         return found
 
 
@@ -181,7 +183,7 @@ def _measure(
     if report.examples == 0:
         return
     found = encode(task, source, report.name, tokenizer, limits, training=report.name == "train")
-    report.truncated = found.counts.truncated
+    report.truncated, report.dropped = found.counts.truncated, found.counts.dropped
     report.unknown_share = found.counts.unknown / max(1, found.counts.tokens)
     whole = task.kind in ("causal-lm", "span-corruption")
     if not whole:

@@ -1,0 +1,20 @@
+"""English forms: the indefinite article, the third person, the possessive."""
+
+
+def with_article(phrase: str) -> str:
+    """``a`` or ``an`` before a phrase; the lexicon has one word whose letter misleads."""
+    return ("an " if phrase[0] in "aeiou" or phrase.startswith("honest") else "a ") + phrase
+
+
+def third_person(verb: str) -> str:
+    if verb == "have":
+        return "has"
+    if verb.endswith(("s", "sh", "ch", "x", "o")):
+        return verb + "es"
+    if verb.endswith("y") and verb[-2] not in "aeiou":
+        return verb[:-1] + "ies"
+    return verb + "s"
+
+
+def possessive(phrase: str, plural: bool) -> str:
+    return phrase + ("'" if plural and phrase.endswith("s") else "'s")

@@ -1,0 +1,322 @@
+"""A folder of files, or one file, as a source: which file is which split, and what is read beside what."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise, takewhile, zip_longest
+from pathlib import Path
+
+from synthattn.data.files import broken, count_lines, format_of, read_lines, read_records, shown
+from synthattn.data.source import Record
+from synthattn.messages import suggestion
+
+ROLES = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev", "development", "eval", "heldout", "held_out"),
+    "test": ("test", "testing", "tst"),
+}
+"""The splits that every source has under these names if it has them at all. An earlier word wins over a later one."""
+
+_ROLE_OF = {word: role for role, words in ROLES.items() for word in words}
+_NUMBERED = re.compile(rf"({'|'.join(sorted(_ROLE_OF, key=len, reverse=True))})\d\w*")
+_SHARD = re.compile(r"(.+)[-_.](\d{1,9})-of-(\d{1,9})")
+_SIDE = re.compile(r"[A-Za-z][\w-]{0,19}")
+_LANGUAGE = re.compile(r"(?!py|sh|md|gz)[a-z]{2}")
+_ABOUT = re.compile(r"[._]|(?:readme|licen[cs]e|copying|manifest|notice|citation|changelog|authors|about)(?![a-z])")
+_LISTS = re.compile(
+    r"classes|class_names|labels|label_(?:list|names|map)|vocab(?:ulary)?|merges|dataset_infos?|dataset_dict|config|"
+    r"tokenizer(?:_config)?|special_tokens_map"
+)
+
+# Files are large and their content is asked for by several caches; a key is the path, the size and the time.
+_digests: dict[tuple[str, int, int], str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is read as one: a file, or files that are read side by side, with the names of the sides."""
+
+    paths: Mapping[str, Path]
+    """One path under the name ``""``, or one for each side."""
+    shard: int = 0
+    shards: int = 0
+    """0 where the split is not cut into shards."""
+
+    @property
+    def kind(self) -> str:
+        """What another split of the same data would have in common with this one."""
+        first = next(iter(self.paths.values()))
+        return " ".join(self.paths) if len(self.paths) > 1 else format_of(first.name)
+
+
+class FolderSource:
+    """Splits from the files of a folder; a file by itself is the split ``train``.
+
+    Formats are ``.txt``, ``.tsv``, ``.csv``, ``.jsonl`` and ``.json``, each also with ``.gz``. Files such as
+    ``train.en`` and ``train.de`` are sides of parallel text and become fields ``de`` and ``en``. Files such as
+    ``train-00000-of-00004.jsonl`` are read one after the other. What is no data is left out and noted.
+
+    Args:
+        path: the folder or the file.
+        name: what the user wrote, the path unless given.
+    """
+
+    def __init__(self, path: str | Path, name: str | None = None) -> None:
+        self.path = Path(path)
+        self._name = str(path) if name is None else name
+        self._notes: dict[str, None] = {}
+        try:
+            if self.path.is_dir():
+                self.folder = self.path
+                self._parts = self._arranged(self._found())
+            else:
+                self.folder = self.path.parent
+                self._parts = {"train": (Part({"": self.path}),)}
+                if not format_of(self.path.name):
+                    self._note(f"{shown(self.path.name)}: read as text, one example a line")
+        except OSError as error:
+            raise broken(shown(str(path)), None, f"cannot be read: {error.strerror or error}") from None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return tuple(self._parts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided; the number of blank lines is known once a split was read to its end."""
+        return tuple(self._notes)
+
+    def read(self, split: str) -> Iterator[Record]:
+        if split not in self._parts:
+            raise ValueError(f"{shown(self.name)} has no split {split!r}{suggestion(split, self._parts)}")
+        return self._read(self._parts[split])
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the names and the bytes of all files that are read."""
+        paths = {path for parts in self._parts.values() for part in parts for path in part.paths.values()}
+        total = hashlib.sha256()
+        for path in sorted(paths):
+            total.update(f"{self._called(path)}\0{_digest(path, self._called(path))}\n".encode())
+        return total.hexdigest()
+
+    def check(self) -> None:
+        """Whether parallel files have the same numbers of lines, which reading finds out only at their ends."""
+        for parts in self._parts.values():
+            for part in parts:
+                if len(part.paths) > 1:
+                    self._check_lengths(part)
+
+    def _read(self, parts: Iterable[Part]) -> Iterator[Record]:
+        for part in parts:
+            if len(part.paths) > 1:
+                yield from self._read_parallel(part)
+            else:
+                path = part.paths[""]
+                yield from read_records(path, self._called(path), self._note)
+
+    def _read_parallel(self, part: Part) -> Iterator[Record]:
+        names = [self._called(path) for path in part.paths.values()]
+        where = " and ".join(names)
+        empty = 0
+        sides = [read_lines(path, name) for path, name in zip(part.paths.values(), names, strict=True)]
+        for number, lines in enumerate(zip_longest(*sides), 1):
+            if None in lines:
+                self._check_lengths(part)
+                raise broken(where, number, "the files changed while they were read; start again")
+            fields = {side: text for side, (_, text) in zip(part.paths, lines, strict=True)}
+            empty += not all(text.strip() for text in fields.values())
+            yield Record(fields, f"{where}, line {number}")
+        if empty:
+            self._note(f"{where}: {empty} lines with an empty side, which are kept")
+
+    def _check_lengths(self, part: Part) -> None:
+        counts = {self._called(path): count_lines(path, self._called(path)) for path in part.paths.values()}
+        if len(set(counts.values())) > 1:
+            found = ", ".join(f"{name} has {count}" for name, count in counts.items())
+            raise ValueError(f"parallel files differ in their numbers of lines: {found}; find the line that is missing")
+
+    def _called(self, path: Path) -> str:
+        return shown(str(path.relative_to(self.folder)))
+
+    def _note(self, text: str) -> None:
+        self._notes[text] = None
+
+    def _found(self) -> dict[str, tuple[Part, ...]]:
+        """Parts by the stem of their files' names: a split each, under names that are not yet decided."""
+        data: list[Path] = []
+        for path in sorted(self.folder.iterdir()):
+            stem = _stem(path.name).lower()
+            if path.is_dir() or _ABOUT.match(path.name.lower()) or _LISTS.fullmatch(stem):
+                self._note(f"{shown(path.name)}: left out, no data")
+            else:
+                data.append(path)
+        parallel = self._parallel(data)
+        found: dict[str, list[Part]] = {}
+        for stem, part in parallel:
+            found.setdefault(stem, []).append(part)
+        used = {path for _, part in parallel for path in part.paths.values()}
+        for path in data:
+            if path not in used and format_of(path.name):
+                stem, shard, shards = _without_shard(_stem(path.name))
+                found.setdefault(stem, []).append(Part({"": path}, shard, shards))
+            elif path not in used:
+                self._lone(path, parallel)
+        if not found:
+            raise broken(shown(self.name), None, f"no data in this folder; {self._way_out()}")
+        return {stem: self._in_order(stem, parts) for stem, parts in found.items()}
+
+    def _parallel(self, data: Iterable[Path]) -> list[tuple[str, Part]]:
+        """Files whose names differ in the last ending alone, such as ``train.en`` and ``train.de.gz``."""
+        groups: dict[str, dict[str, list[Path]]] = {}
+        for path in data:
+            stem, _, side = _stem(path.name).rpartition(".")
+            # A table's name has a dot for other reasons.
+            if format_of(path.name) in ("", ".txt") and stem and _SIDE.fullmatch(side) and not _role(side):
+                groups.setdefault(stem, {}).setdefault(side, []).append(path)
+        found = []
+        for whole, sides in groups.items():
+            stem, shard, shards = _without_shard(whole)
+            # Without a split's name, "spm.model" and "spm.vocab" are more likely than two languages.
+            if len(sides) > 1 and (_role(stem) or all(_LANGUAGE.fullmatch(side) for side in sides)):
+                for paths in sides.values():
+                    _check_one(paths)
+                found.append((stem, Part({side: sides[side][0] for side in sorted(sides)}, shard, shards)))
+        return found
+
+    def _lone(self, path: Path, parallel: Iterable[tuple[str, Part]]) -> None:
+        """A file of no known format: left out, unless it is a side that lost the others."""
+        side = _stem(path.name).rpartition(".")[2]
+        for _, part in parallel:
+            if side in part.paths and _role(_stem(path.name)):
+                others = " and ".join(f".{other}" for other in part.paths if other != side)
+                raise broken(shown(path.name), None, f"there is no such file with {others}; add or remove one")
+        self._note(f"{shown(path.name)}: left out, not one of .txt, .tsv, .csv, .jsonl, .json")
+
+    def _in_order(self, stem: str, parts: list[Part]) -> tuple[Part, ...]:
+        parts = sorted(parts, key=lambda part: part.shard)
+        numbers = {part.shard for part in parts}
+        if len(parts) > 1 and (len(numbers) < len(parts) or len({part.shards for part in parts}) > 1):
+            _check_one([path for part in parts for path in part.paths.values()])
+        if len(parts) < parts[0].shards:
+            self._note(f"{shown(stem)}: {len(parts)} of {parts[0].shards} shards")
+        return tuple(parts)
+
+    def _arranged(self, found: dict[str, tuple[Part, ...]]) -> dict[str, tuple[Part, ...]]:
+        names, notes = arrange({stem: parts[0].kind for stem, parts in found.items()})
+        for note in notes:
+            self._note(note)
+        return {split: found[stem] for split, stem in names.items()}
+
+    def _way_out(self) -> str:
+        inner = sorted(shown(path.name) for path in self.folder.iterdir() if path.is_dir() and path.name[0] != ".")
+        if inner:
+            return f"give one of its folders: {', '.join(inner[:12])}"
+        return "files are .txt, .tsv, .csv, .jsonl, .json, each also with .gz, or sides such as train.en and train.de"
+
+
+def arrange(kinds: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Which of a source's own split names is train, validation and test, and under which names the others stay.
+
+    A name that says nothing else, such as ``dev``, is taken first. One that says more, such as ``dev_32``, is taken
+    if it is the only one for this split, and of the same kind as train. ``matched`` and ``mismatched`` parts, as
+    MNLI has them, keep their names, and matched is also the split itself.
+
+    Args:
+        kinds: the source's names, with what their data look like.
+
+    Returns:
+        The source's name for each split, in the order in which splits are listed; and what there is to say.
+    """
+    notes: list[str] = []
+    prefix = _common_prefix(kinds)
+    words = {name: _without_prefix(_tokens(name), prefix) for name in kinds}
+    taken: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for role, exact in ROLES.items():
+        candidates = [name for name in kinds if _role(" ".join(words[name])) == role]
+        plain = sorted(
+            (name for name in candidates if "_".join(words[name]) in exact),
+            key=lambda name: exact.index("_".join(words[name])),
+        )
+        alike = [name for name in candidates if "train" not in taken or kinds[name] == kinds[taken["train"]]]
+        matched = [name for name in candidates if "matched" in words[name]]
+        mismatched = [name for name in candidates if "mismatched" in words[name]]
+        if plain:
+            taken[role] = plain[0]
+        elif len(matched) == 1 and len(mismatched) == 1:
+            taken[role] = matched[0]
+            others |= {f"{role}_matched": matched[0], f"{role}_mismatched": mismatched[0]}
+            notes.append(f"{role} is {shown(matched[0])}")
+        elif len(alike) == 1:
+            taken[role] = alike[0]
+            notes.append(f"{role} is {shown(alike[0])}")
+        elif candidates:
+            notes.append(f"no split was taken for {role}: it could be {' or '.join(map(shown, candidates))}")
+    if len(kinds) == 1 and not taken:
+        taken["train"] = next(iter(kinds))
+        notes.append(f"train is {shown(taken['train'])}, the only data")
+    named = {*taken.values(), *others.values()}
+    others |= {name: name for name in kinds if name not in named}
+    return taken | others, tuple(notes)
+
+
+def _tokens(name: str) -> list[str]:
+    return [token for token in re.split(r"[\W_]+", name.lower()) if token]
+
+
+def _role(name: str) -> str | None:
+    """The split that a name is about; None if it is about none or several."""
+    tokens = _tokens(name)
+    roles = {_ROLE_OF[token] for token in tokens if token in _ROLE_OF}
+    roles |= {_ROLE_OF[match[1]] for token in tokens if (match := _NUMBERED.fullmatch(token))}
+    if ("held", "out") in pairwise(tokens):
+        roles.add("validation")
+    return roles.pop() if len(roles) == 1 else None
+
+
+def _common_prefix(names: Iterable[str]) -> list[str]:
+    """The words with which the names of all splits begin, such as ``ptb``."""
+    split = [_tokens(name) for name in names if _role(name)]
+    if len(split) < 2:
+        return []
+    shared = takewhile(lambda words: len(set(words)) == 1, zip(*split, strict=False))
+    return list(takewhile(lambda word: _role(word) is None, (words[0] for words in shared)))
+
+
+def _without_prefix(tokens: list[str], prefix: list[str]) -> list[str]:
+    return tokens[len(prefix) :] if tokens[: len(prefix)] == prefix else tokens
+
+
+def _stem(name: str) -> str:
+    """A file name without ``.gz`` and the ending of a format."""
+    name = name[:-3] if name.lower().endswith(".gz") else name
+    suffix = format_of(name)
+    return name[: -len(suffix)] if suffix else name
+
+
+def _without_shard(stem: str) -> tuple[str, int, int]:
+    match = _SHARD.fullmatch(stem)
+    return (match[1], int(match[2]), int(match[3])) if match else (stem, 0, 0)
+
+
+def _check_one(paths: list[Path]) -> None:
+    if len(paths) > 1:
+        names = " and ".join(shown(path.name) for path in paths[:4])
+        raise ValueError(f"{names} are for the same split; remove one, or give the path of one file")
+
+
+def _digest(path: Path, name: str) -> str:
+    try:
+        state = path.stat()
+        key = (str(path.resolve()), state.st_size, state.st_mtime_ns)
+        if key not in _digests:
+            with open(path, "rb") as file:
+                _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise broken(name, None, f"cannot be read: {error.strerror or error}") from None
+    return _digests[key]

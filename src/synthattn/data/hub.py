@@ -1,0 +1,181 @@
+"""Data sets of the Hugging Face hub, through the package ``datasets``."""
+
+import hashlib
+import importlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from synthattn.data.folder import arrange
+from synthattn.data.source import Record
+from synthattn.messages import suggestion
+
+T = TypeVar("T")
+
+CANONICAL = {
+    "ag_news": "fancyzhx/ag_news",
+    "c4": "allenai/c4",
+    "cnn_dailymail": "abisee/cnn_dailymail",
+    "daily_dialog": "li2017dailydialog/daily_dialog",
+    "gigaword": "Harvard/gigaword",
+    "glue": "nyu-mll/glue",
+    "imdb": "stanfordnlp/imdb",
+    "lm1b": "billion-word-benchmark/lm1b",
+    "multi_nli": "nyu-mll/multi_nli",
+    "ptb_text_only": "ptb-text-only/ptb_text_only",
+    "rotten_tomatoes": "cornell-movie-review-data/rotten_tomatoes",
+    "snli": "stanfordnlp/snli",
+    "sst2": "stanfordnlp/sst2",
+    "super_glue": "aps/super_glue",
+    "wikitext": "Salesforce/wikitext",
+    "wmt14": "wmt/wmt14",
+    "xsum": "EdinburghNLP/xsum",
+}
+"""Names that need no owner. Before a slash they are a data set; any other word there is an owner."""
+
+CONFIGS = {"allenai/c4": "en", "abisee/cnn_dailymail": "3.0.0"}
+"""What is meant where a data set has several configurations and none was named."""
+
+STREAMED = frozenset(
+    {"allenai/c4", "allenai/dolma", "HuggingFaceFW/fineweb", "Skylion007/openwebtext", "uonlp/CulturaX"}
+)
+"""Too large to be stored first: read from the network, again for every epoch."""
+
+_PARQUET = "refs/convert/parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class HubName:
+    """A data set on the hub, and which of its configurations."""
+
+    path: str
+    config: str | None
+
+
+def parse_hub_name(text: str) -> HubName:
+    """Read ``NAME``, ``NAME/CONFIG``, ``OWNER/NAME`` or ``OWNER/NAME/CONFIG``.
+
+    ``wmt14/de-en`` is a name and a configuration, because ``wmt14`` is in the table of names that need no owner;
+    ``allenai/c4`` is an owner and a name.
+    """
+    words = text.split("/")
+    if not all(words) or len(words) > 3:
+        raise ValueError(f"hub:{text} is no name; write hub:NAME, hub:NAME/CONFIG, hub:OWNER/NAME/CONFIG")
+    canonical = CANONICAL.get(words[0])
+    if canonical and len(words) < 3:
+        path, rest = canonical, words[1:]
+    else:
+        path, rest = "/".join(words[:2]), words[2:]
+    return HubName(path, rest[0] if rest else CONFIGS.get(path))
+
+
+class HubSource:
+    """A data set of the hub. The column ``translation`` becomes a field for each language.
+
+    Args:
+        text: the name, see ``parse_hub_name``; with or without ``hub:``.
+    """
+
+    def __init__(self, text: str) -> None:
+        text = text.removeprefix("hub:")
+        self._name = f"hub:{text}"
+        self.hub_name = parse_hub_name(text)
+        self._datasets: Any = _datasets(self._name)
+        self._options: dict[str, Any] = {}
+        self._notes: list[str] = []
+        own = self._try(self._split_names)
+        self._own, notes = arrange(dict.fromkeys(own, ""))
+        self._notes.extend(notes)
+        if self.hub_name.path in STREAMED:
+            self._notes.append(f"{self._name}: read from the network, not stored")
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return tuple(self._own)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(self._notes)
+
+    def read(self, split: str) -> Iterator[Record]:
+        if split not in self._own:
+            raise ValueError(f"{self.name} has no split {split!r}{suggestion(split, self._own)}")
+        return self._read(self._own[split])
+
+    def fingerprint(self) -> str:
+        """Of the name and what ``datasets`` knows of the revision: the data may be too large to be read for this."""
+        path, config = self.hub_name.path, self.hub_name.config
+        builder = self._try(lambda: self._datasets.load_dataset_builder(path, config, **self._options))
+        state = [path, config, self._options, str(getattr(builder, "hash", "")), str(builder.info.version)]
+        return hashlib.sha256(json.dumps(state).encode()).hexdigest()
+
+    def _read(self, own: str) -> Iterator[Record]:
+        path, config = self.hub_name.path, self.hub_name.config
+        streaming = path in STREAMED
+        rows = self._try(
+            lambda: iter(
+                self._datasets.load_dataset(path, config, split=own, streaming=streaming, **self._options),
+            )
+        )
+        number = 0
+        while (row := self._try(lambda: next(rows, None))) is not None:
+            number += 1
+            yield Record(_flat(row), f"{self.name}, {own}, record {number}")
+
+    def _split_names(self) -> list[str]:
+        path, config = self.hub_name.path, self.hub_name.config
+        try:
+            return list(self._datasets.get_dataset_split_names(path, config, **self._options))
+        except RuntimeError as error:
+            # Old data sets are programs, which datasets runs no more. The hub keeps what most of them made.
+            if "script" not in str(error).lower() or self._options:
+                raise
+            self._options = {"revision": _PARQUET}
+            self._notes.append(f"{self._name}: the hub's conversion to Parquet is read")
+            return self._split_names()
+
+    def _try(self, load: Callable[[], T]) -> T:
+        """Run what needs the hub; whatever goes wrong there is told in one line."""
+        try:
+            return load()
+        except Exception as error:
+            names = {cls.__name__ for cls in type(error).__mro__}
+            if "DatasetNotFoundError" in names:
+                raise ValueError(
+                    f"{self.name}: there is no data set {self.hub_name.path} on the hub, or it is private"
+                    "; look at its page for the name"
+                ) from None
+            if isinstance(error, ConnectionError | TimeoutError) or any(
+                word in name for name in names for word in ("Connect", "Offline", "Timeout", "LocalEntryNotFound")
+            ):
+                raise ValueError(f"{self.name}: {_no_network()}") from None
+            what = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ValueError(f"{self.name} cannot be loaded: {what}") from None
+
+
+def _datasets(name: str) -> Any:
+    try:
+        return importlib.import_module("datasets")
+    except ImportError:
+        raise ValueError(f"{name} needs the package datasets: pip install 'synthattn[hub]'") from None
+
+
+def _no_network() -> str:
+    if os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on"):
+        return "not in the cache, and HF_HUB_OFFLINE is set; unset it to download"
+    return "the hub cannot be reached; connect to the network, or set HF_HUB_OFFLINE=1 to use what is in the cache"
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    fields = dict(row)
+    translation = fields.get("translation")
+    if isinstance(translation, Mapping):
+        del fields["translation"]
+        fields |= translation
+    return fields

@@ -1,0 +1,20 @@
+"""chrF."""
+
+from typing import Any
+
+from synthattn.metrics.sacre import SacreMetric
+
+
+class ChrF(SacreMetric):
+    """chrF2 of the corpus by sacrebleu: F-score of character n-grams. A reference is a text or several."""
+
+    name = "chrf"
+
+    @property
+    def definition(self) -> str:
+        return f"chrF2 by sacrebleu, {self.signature}"
+
+    def scorer(self) -> Any:
+        from sacrebleu.metrics.chrf import CHRF
+
+        return CHRF()

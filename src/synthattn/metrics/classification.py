@@ -1,0 +1,123 @@
+"""Metrics of classes: a prediction is a class, or None where it could not be understood."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from synthattn.metrics.base import Metric, Rows
+
+
+def f1_of(true_positives: float, false_positives: float, false_negatives: float) -> float:
+    """From 0 to 1; 0 where nothing is positive and nothing is said to be."""
+    total = 2 * true_positives + false_positives + false_negatives
+    return 2 * true_positives / total if total else 0.0
+
+
+class Accuracy(Metric):
+    """The share of right predictions."""
+
+    name = "accuracy"
+
+    @property
+    def definition(self) -> str:
+        return "accuracy, a prediction that cannot be understood is wrong, x 100"
+
+    def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
+        right = [p is not None and p == r for p, r in zip(predictions, references, strict=True)]
+        return np.array(right, dtype=np.float64)[:, None]
+
+    def value(self, rows: Rows) -> float:
+        return 100.0 * float(rows.mean())
+
+
+class F1(Metric):
+    """F1 of one class of two."""
+
+    name = "f1"
+
+    def __init__(self, positive: Any = 1) -> None:
+        self.positive = positive
+
+    @property
+    def definition(self) -> str:
+        return f"F1 of class {self.positive!r}, a prediction that cannot be understood is not of the class, x 100"
+
+    def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
+        said = np.array([p is not None and p == self.positive for p in predictions])
+        true = np.array([r == self.positive for r in references])
+        return np.stack([said & true, said & ~true, ~said & true], axis=1).astype(np.float64)
+
+    def value(self, rows: Rows) -> float:
+        return 100.0 * f1_of(*map(float, rows.sum(0)))
+
+    def parts(self, rows: Rows) -> dict[str, float]:
+        true, false, missed = (float(n) for n in rows.sum(0))
+        return {
+            "precision": 100.0 * true / (true + false) if true else 0.0,
+            "recall": 100.0 * true / (true + missed) if true else 0.0,
+        }
+
+
+NOT_UNDERSTOOD = -1
+
+
+class ClassesMetric(Metric):
+    """A row has the number of the predicted class and of the right one, in the order in which classes are seen."""
+
+    def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
+        numbers: dict[Hashable, int] = {None: NOT_UNDERSTOOD}
+
+        def number(label: Hashable) -> int:
+            return numbers.setdefault(label, len(numbers) - 1)
+
+        pairs = [(number(p), number(r)) for p, r in zip(predictions, references, strict=True)]
+        if any(reference == NOT_UNDERSTOOD for _, reference in pairs):
+            raise ValueError(f"{self.name}: a reference is None; remove examples without a class")
+        return np.array(pairs, dtype=np.float64)
+
+
+class MacroF1(ClassesMetric):
+    """The mean of the F1 of all classes that occur."""
+
+    name = "macro-f1"
+
+    @property
+    def definition(self) -> str:
+        return (
+            "macro F1: mean of the F1 of each class that is predicted or right at least once, a prediction that cannot "
+            "be understood is of no class, x 100"
+        )
+
+    def value(self, rows: Rows) -> float:
+        predicted, right = rows.astype(np.int64).T
+        size = int(rows.max()) + 1
+        # One more place, the last, for what was not understood: index -1.
+        said = np.bincount(predicted % (size + 1), minlength=size + 1)[:size]
+        true = np.bincount(right, minlength=size)
+        both = np.bincount(right[predicted == right], minlength=size)
+        occurs = said + true > 0
+        return 100.0 * float((2 * both[occurs] / (said + true)[occurs]).mean())
+
+
+class Matthews(ClassesMetric):
+    """Matthews correlation, of two classes or more."""
+
+    name = "matthews"
+
+    @property
+    def definition(self) -> str:
+        return (
+            "Matthews correlation, predictions that cannot be understood are a class of their own, 0 where all "
+            "predictions or all references are of one class, x 100"
+        )
+
+    def value(self, rows: Rows) -> float:
+        _, classes = np.unique(rows, return_inverse=True)
+        predicted, right = classes.reshape(rows.shape).T
+        said, true = (np.bincount(side, minlength=classes.max() + 1).astype(float) for side in (predicted, right))
+        n = float(len(rows))
+        # Covariances of the one-hot vectors, times n squared: whole numbers, so that zero is exactly zero.
+        both = n * float((predicted == right).sum()) - float(said @ true)
+        spread = (n * n - float(said @ said)) * (n * n - float(true @ true))
+        return 100.0 * both / spread**0.5 if spread > 0 else 0.0

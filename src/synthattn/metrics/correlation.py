@@ -1,0 +1,63 @@
+"""Correlations of numbers."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthattn.metrics.base import Metric, Rows
+
+
+class Pearson(Metric):
+    """Pearson's correlation. A row is a prediction and its reference; None, not understood, is 0.0 as in T5."""
+
+    name = "pearson"
+    title = "Pearson"
+
+    @property
+    def definition(self) -> str:
+        return (
+            f"{self.title} correlation, a prediction that cannot be understood is 0.0, 0 where all predictions or all "
+            "references are the same, x 100"
+        )
+
+    def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
+        said = [0.0 if p is None else self._number("prediction", n, p) for n, p in enumerate(predictions)]
+        true = [self._number("reference", n, r) for n, r in enumerate(references)]
+        return np.array(list(zip(said, true, strict=True)), dtype=np.float64)
+
+    def value(self, rows: Rows) -> float:
+        return 100.0 * _correlation(rows[:, 0], rows[:, 1])
+
+    def _number(self, which: str, n: int, value: Any) -> float:
+        number = float(value)
+        if not math.isfinite(number):
+            raise ValueError(f"{self.name}: {which} {n} is {number}; give None for what is no number")
+        return number
+
+
+class Spearman(Pearson):
+    """Spearman's correlation: Pearson's of the ranks, of which equal numbers share the mean."""
+
+    name = "spearman"
+    title = "Spearman"
+
+    def value(self, rows: Rows) -> float:
+        return 100.0 * _correlation(_ranks(rows[:, 0]), _ranks(rows[:, 1]))
+
+
+def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    # Compared, since the mean of equal numbers need not be exactly that number.
+    if (a == a[0]).all() or (b == b[0]).all():
+        return 0.0
+    a, b = a - a.mean(), b - b.mean()
+    # Divided one by one: the product of two small norms may be zero. Rounding must not lead beyond 1.
+    correlation = float(a / np.linalg.norm(a) @ (b / np.linalg.norm(b)))
+    return min(1.0, max(-1.0, correlation))
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    _, groups, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(sizes) - (sizes - 1) / 2)[groups]

@@ -1,0 +1,60 @@
+"""Files of word vectors."""
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def load_vectors(path: str | Path) -> dict[str, NDArray[np.float32]]:
+    """The vectors of a text file as word2vec and GloVe write them: a word and its numbers on each line.
+
+    A first line of two whole numbers is word2vec's header: how many words, how many numbers each. A file that ends in
+    ``.gz`` is unpacked. Of a word that occurs twice the first vector counts.
+    """
+    vectors: dict[str, NDArray[np.float32]] = {}
+    size, promised, read = 0, None, 0
+    for number, line in _lines(Path(path)):
+        fields = line.split(" ")
+        if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
+            promised, size = int(fields[0]), int(fields[1])
+            continue
+        size = size or len(fields) - 1
+        # Split from the right: some words of GloVe have spaces in them.
+        word, *values = line.rsplit(" ", size)
+        if size < 1 or len(values) != size or not word:
+            raise ValueError(f"{path}, line {number}: expected a word and {max(size, 1)} numbers, got {_short(line)}")
+        try:
+            vector = np.array(values, dtype=np.float32)
+        except ValueError:
+            raise ValueError(f"{path}, line {number}: not all of {size} are numbers in {_short(line)}") from None
+        if not np.isfinite(vector).all():
+            raise ValueError(f"{path}, line {number}: not all of {size} numbers are finite in {_short(line)}")
+        vectors.setdefault(word, vector)
+        read += 1
+    if promised is not None and promised != read:
+        raise ValueError(f"{path}: line 1 says {promised} words, there are {read}; the file is cut off or damaged")
+    if not vectors:
+        raise ValueError(f"{path}: no word vectors")
+    return vectors
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        # Binary, since a word may contain what Python takes for the end of a line.
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                text = line.decode().rstrip(" \r\n")
+                if text:
+                    yield number, text
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}, line {number}: not UTF-8; is it a binary file? Save the vectors as text") from None
+    except (OSError, EOFError) as error:
+        raise ValueError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _short(line: str) -> str:
+    return repr(line if len(line) <= 40 else line[:37] + "...")

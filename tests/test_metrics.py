@@ -1,0 +1,580 @@
+"""Metrics against implementations by others, or against plain loops."""
+
+import gzip
+import math
+import re
+import string
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pytest
+import sacrebleu
+from nltk.translate.meteor_score import single_meteor_score
+from pycocoevalcap.cider.cider import Cider
+from rouge_score.rouge_scorer import RougeScorer
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+from synthattn.metrics import (
+    F1,
+    Accuracy,
+    BitsPerByte,
+    Bleu,
+    BleuN,
+    ChrF,
+    CiderD,
+    EmbeddingSimilarity,
+    MacroF1,
+    Matthews,
+    Meteor,
+    Metric,
+    MultiRcExactMatch,
+    MultiRcF1,
+    Pearson,
+    Perplexity,
+    ReCoRDExactMatch,
+    ReCoRDF1,
+    Rouge,
+    Spearman,
+    TokenizedBleu,
+    glue_average,
+    load_vectors,
+    superglue_average,
+)
+
+CASES = range(200)
+# Words that share stems, punctuation, compounds, numbers, and what is no ASCII.
+LINE = (
+    "the The a an cat cats run runs running runner happy happily happiness over, dog. well-known well - 3.5 1-2 x-y-z "
+    "Straße über U.S. don't (yes) is are was quickly quick"
+)
+WORDS = LINE.split()
+VECTORS = {
+    word.lower(): vector
+    for word, vector in zip(WORDS[:-4], np.random.default_rng(5).normal(size=(len(WORDS) - 4, 7)), strict=True)
+} | {"zero": np.zeros(7)}
+
+
+def text(generator: np.random.Generator, longest: int = 13) -> str:
+    return " ".join(generator.choice(WORDS, size=generator.integers(longest + 1)))
+
+
+def corpus(seed: int, references: int = 1) -> tuple[list[str], list[list[str]]]:
+    """Predictions that share much with one of their references; some are empty."""
+    generator = np.random.default_rng(seed)
+    predictions, all_texts = [], []
+    for _ in range(generator.integers(2, 8)):
+        texts = [text(generator) for _ in range(generator.integers(1, references + 1))]
+        words = texts[-1].split()
+        kept = [word for word in words if generator.random() < 0.8]
+        predictions.append(" ".join(kept + text(generator, 3).split()) if generator.random() < 0.9 else "")
+        all_texts.append(texts)
+    return predictions, all_texts
+
+
+def streams(references: list[list[str]]) -> list[list[str | None]]:
+    most = max(map(len, references))
+    return [[texts[n] if n < len(texts) else None for texts in references] for n in range(most)]
+
+
+def close(value: float, expected: float) -> bool:
+    return value == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_bleu_is_sacrebleu(seed):
+    predictions, references = corpus(seed, 3)
+    tokenize = ["13a", "intl", "char", "none"][seed % 4]
+    metric = Bleu(tokenize)
+    score = metric(predictions, references)
+    expected = sacrebleu.BLEU(tokenize=tokenize)
+    result = expected.corpus_score(predictions, streams(references))  # pyright: ignore[reportArgumentType]
+    assert score.value == result.score
+    assert score.definition == f"BLEU by sacrebleu, {expected.get_signature()}"
+    assert list(score.parts.values()) == [*result.precisions, result.bp]
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_bleu_of_fewer_orders_is_the_geometric_mean_of_precisions(seed):
+    predictions, references = corpus(seed)
+    n = 1 + seed % 4
+    score = BleuN(n)(predictions, references)
+    expected = sacrebleu.BLEU(max_ngram_order=n).corpus_score(predictions, streams(references))  # pyright: ignore[reportArgumentType]
+    assert score.value == expected.score
+    precisions = [score.parts[f"precision-{k}"] for k in range(1, n + 1)]
+    assert len(score.parts) == n + 1
+    assert close(score.value, score.parts["brevity-penalty"] * math.prod(precisions) ** (1 / n))
+    assert score.name == f"bleu-{n}"
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_chrf_is_sacrebleu(seed):
+    predictions, references = corpus(seed, 3)
+    score = ChrF()(predictions, references)
+    expected = sacrebleu.CHRF()
+    assert score.value == expected.corpus_score(predictions, streams(references)).score  # pyright: ignore[reportArgumentType]
+    assert score.definition == f"chrF2 by sacrebleu, {expected.get_signature()}"
+
+
+def test_tokenized_bleu_splits_compounds_and_does_not_smooth():
+    metric = TokenizedBleu()
+    assert metric.prepared("A well-known (rich-text) x-y-z - test.") == (
+        "A well ##AT##-##AT## known ( rich ##AT##-##AT## text ) x ##AT##-##AT## y-z - test ."
+    )
+    assert metric(["a b c d f"], ["a b d c e"]).value == 0.0  # no 3-gram; smoothed it would be above 0
+    assert Bleu()(["a b c d f"], ["a b d c e"]).value > 0.0
+    # All n-grams but the last: the halves of the compound and the hyphen are 3 of 7 tokens.
+    value = metric(["one two-three four five nine"], ["one two-three four five ten"]).value
+    assert close(value, 100 * (6 / 7 * 5 / 6 * 4 / 5 * 3 / 4) ** 0.25)
+    assert r"s/(\S)-(\S)/\1 ##AT##-##AT## \2/g" in metric.definition
+    assert "smooth:none" in metric.definition
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_tokenized_bleu_is_bleu_of_tokens(seed):
+    predictions, references = corpus(seed, 3)
+    tokenizer = sacrebleu.BLEU(tokenize="13a").tokenizer
+
+    def tokens(text: str) -> str:
+        words = []
+        for word in tokenizer(text).split():
+            # The letter after a hyphen cannot be the letter before the next one.
+            head, tail = word, ""
+            if word == "x-y-z":
+                head, tail = "x-y", "-z"
+            if re.fullmatch(r"[^-]+-[^-]+", head):
+                head = head.replace("-", " ##AT##-##AT## ")
+            words.append(head + tail)
+        return " ".join(words)
+
+    expected = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True).corpus_score(
+        [tokens(p) for p in predictions],
+        streams([[tokens(r) for r in texts] for texts in references]),  # pyright: ignore[reportArgumentType]
+    )
+    assert TokenizedBleu()(predictions, references).value == expected.score
+
+
+@pytest.mark.parametrize("kind", ["rouge1", "rouge2", "rougeL", "rougeLsum"])
+@pytest.mark.parametrize("stemmer", [True, False])
+def test_rouge_is_the_mean_of_rouge_score(kind, stemmer):
+    scorer = RougeScorer([kind], use_stemmer=stemmer)
+    for seed in range(25):
+        predictions, references = corpus(seed, 3)
+        score = Rouge(kind, stemmer)(predictions, references)
+        best = [
+            max(scorer.score(r, p)[kind].fmeasure for r in texts)
+            for p, texts in zip(predictions, references, strict=True)
+        ]
+        assert close(score.value, 100 * sum(best) / len(best))
+
+
+def test_rouge_closed_form():
+    score = Rouge("rouge1")(["cats running"], ["the cat runs fast"])
+    assert (score.parts, score.name) == ({"precision": 100.0, "recall": 50.0}, "rouge1")
+    assert close(score.value, 200 / 3)
+    assert Rouge("rouge1", stemmer=False)(["cats running"], ["the cat runs fast"]).value == 0.0
+    assert "rouge_score 0.1.2" in score.definition
+    # The lines of the prediction are in another order: only ROUGE-Lsum takes them for sentences.
+    swapped = ["c d\na b"], ["a b\nc d"]
+    assert close(Rouge("rougeL")(*swapped).value, 50.0)
+    assert close(Rouge("rougeLsum")(*swapped).value, 100.0)
+
+
+class NoSynonyms:
+    def synsets(self, word: str) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_meteor_is_nltk_without_synonyms(seed):
+    predictions, references = corpus(seed, 3)
+    best = [
+        max(single_meteor_score(r.split(), p.split(), wordnet=NoSynonyms()) for r in texts)  # pyright: ignore[reportArgumentType]
+        for p, texts in zip(predictions, references, strict=True)
+    ]
+    rows = Meteor().rows(predictions, references)
+    assert rows[:, 0].tolist() == pytest.approx(best, rel=1e-12)
+    assert close(Meteor()(predictions, references).value, 100 * sum(best) / len(best))
+
+
+@pytest.mark.parametrize("m", [1, 2, 5])
+def test_meteor_of_a_perfect_prediction(m):
+    words = " ".join(string.ascii_lowercase[:m])
+    assert close(Meteor()([words], [words.upper()]).value, 100 * (1 - 0.5 / m**3))
+
+
+def test_meteor_closed_form():
+    # 2 of 3 words match by stem, 2 of 4 are found, in two chunks.
+    precision, recall = 2 / 3, 2 / 4
+    expected = (1 - 0.5) * precision * recall / (0.9 * precision + 0.1 * recall)
+    assert close(Meteor()(["cats x running"], ["z running the cat"]).value, 100 * expected)
+    assert "METEOR (exact+stem)" in Meteor().definition
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_cider_is_pycocoevalcap(seed):
+    predictions, references = corpus(seed, 3)
+    references[0][0] += " cat"  # at least one reference with a word, as pycocoevalcap wants
+    expected, each = Cider().compute_score(
+        {n: [r.lower() for r in texts] for n, texts in enumerate(references)},
+        {n: [p.lower()] for n, p in enumerate(predictions)},
+    )
+    assert CiderD().rows(predictions, references)[:, 0].tolist() == pytest.approx(each.tolist(), rel=1e-9, abs=1e-12)
+    assert close(CiderD()(predictions, references).value, 100 * float(expected))
+
+
+def test_cider_closed_forms():
+    texts = ["a b c d", "e f g h i"]
+    assert close(CiderD()(texts, texts).value, 1000.0)
+    assert close(CiderD()(texts, [t.upper() for t in texts]).value, 1000.0)
+    # Of the first example one reference of two is met. A word that all references have weighs nothing.
+    assert close(CiderD()(texts, [[texts[0], ""], texts[1]]).value, 750.0)
+    assert CiderD()(["a", "a"], ["a", "a"]).value == 0.0
+    assert CiderD()(["a b c d"], ["a b c d"]).value == 0.0
+    assert "pycocoevalcap CIDEr-D score x 100" in CiderD().definition
+
+
+def loop_cosine(a: list[float], b: list[float]) -> float:
+    product = sum(x * y for x, y in zip(a, b, strict=True))
+    size = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
+    return product / size if size else 0.0
+
+
+def loop_embedding(kind: str, prediction: str, reference: str) -> float:
+    a, b = ([VECTORS[w].tolist() for w in t.lower().split() if w in VECTORS] for t in (prediction, reference))
+    if not a or not b:
+        return 0.0
+    if kind == "average":
+        return loop_cosine(*([sum(column) / len(side) for column in zip(*side, strict=True)] for side in (a, b)))
+    if kind == "extrema":
+        return loop_cosine(*([max(column, key=abs) for column in zip(*side, strict=True)] for side in (a, b)))
+    one = sum(max(loop_cosine(x, y) for y in b) for x in a) / len(a)
+    other = sum(max(loop_cosine(x, y) for x in a) for y in b) / len(b)
+    return (one + other) / 2
+
+
+@pytest.mark.parametrize("kind", ["average", "extrema", "greedy"])
+@pytest.mark.parametrize("seed", range(70))
+def test_embedding_similarity_is_a_plain_loop(kind, seed):
+    predictions, references = corpus(seed, 3)
+    predictions[0] += " zero unknownword"
+    expected = [
+        max(loop_embedding(kind, p, r) for r in texts) for p, texts in zip(predictions, references, strict=True)
+    ]
+    metric = EmbeddingSimilarity(kind, VECTORS, "seven random numbers")
+    assert metric.rows(predictions, references)[:, 0].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    score = metric(predictions, references)
+    assert close(score.value, 100 * sum(expected) / len(expected))
+    assert score.name == f"embedding-{kind}"
+    assert score.definition.endswith("vectors: seven random numbers")
+
+
+def test_embedding_similarity_closed_forms():
+    vectors = {"x": np.array([1.0, 0.0]), "y": np.array([0.0, 1.0]), "-x": np.array([-1.0, 0.0]), "0": np.zeros(2)}
+
+    def value(kind: str, prediction: str, reference: str | list[str]) -> float:
+        return EmbeddingSimilarity(kind, vectors, "two axes")([prediction], [reference]).value
+
+    assert close(value("average", "x y", "x"), 100 / math.sqrt(2))
+    assert value("average", "x -x", "x") == 0.0
+    assert value("extrema", "x -x", "-x") == 100.0  # of two equally extreme values the negative one
+    assert value("extrema", "x 0", "x") == 100.0
+    assert close(value("greedy", "x y", "x"), 100 * (0.5 + 1) / 2)
+    assert value("greedy", "x", ["y", "X"]) == 100.0
+    for kind in ("average", "extrema", "greedy"):
+        assert value(kind, "", "x") == value(kind, "x", "") == value(kind, "", "") == value(kind, "new", "new") == 0.0
+        assert value(kind, "0", "x") == 0.0
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_classes_are_sklearn(seed):
+    generator = np.random.default_rng(seed)
+    classes = int(generator.integers(2, 5))
+    n = int(generator.integers(1, 30))
+    right = generator.integers(classes, size=n).tolist()
+    said = np.where(generator.random(n) < 0.5, right, generator.integers(classes, size=n)).tolist()
+    said = [None if generator.random() < 0.1 * (seed % 2) else label for label in said]
+    numbers = [-1 if label is None else label for label in said]
+    assert close(Accuracy()(said, right).value, 100 * accuracy_score(right, numbers))
+    present = sorted(set(numbers) | set(right) - {-1})
+    present = [label for label in present if label >= 0]
+    macro = f1_score(right, numbers, labels=present, average="macro", zero_division=0)  # pyright: ignore[reportArgumentType]
+    assert close(MacroF1()(said, right).value, 100 * float(macro))
+    if len(set(right)) > 1 and len(set(numbers)) > 1:
+        assert close(Matthews()(said, right).value, 100 * float(matthews_corrcoef(right, numbers)))
+    # What a class is called does not matter.
+    names = [None if label is None else f"class {label}" for label in said], [f"class {label}" for label in right]
+    for metric in (Accuracy(), MacroF1(), Matthews()):
+        assert metric(*names).value == metric(said, right).value
+    positive = int(generator.integers(classes))
+    expected = f1_score([r == positive for r in right], [p == positive for p in said], zero_division=0)  # pyright: ignore[reportArgumentType]
+    score = F1(positive)(said, right)
+    assert close(score.value, 100 * float(expected))
+    precision, recall = score.parts["precision"], score.parts["recall"]
+    assert close(score.value * (precision + recall), 2 * precision * recall)
+
+
+def test_classes_closed_forms():
+    assert Accuracy()([1, None, 0, 0], [1, 1, 0, 1]).value == 50.0
+    score = F1()([1, 1, None, 0], [1, 0, 1, 1])
+    assert close(score.value, 100 * 2 / (2 + 1 + 2))
+    assert score.parts == {"precision": 50.0, "recall": pytest.approx(100 / 3)}
+    assert close(MacroF1()(["a", None, "b"], ["a", "a", "b"]).value, 100 * (2 / 3 + 1) / 2)
+    assert MacroF1()([None, None], ["a", "b"]).value == 0.0
+    assert close(Matthews()([1, 1, 0, 0], [1, 0, 1, 0]).value, 0.0)
+    assert Matthews()([1, 0, 1], [0, 1, 0]).value == -100.0
+
+
+@pytest.mark.parametrize("metric", [Matthews(), Pearson(), Spearman()], ids=lambda m: m.name)
+@pytest.mark.parametrize("constant", [[0.1, 0.1, 0.1], [None, None, None], [1, 1, 1]])
+def test_no_correlation_with_a_constant(metric, constant):
+    assert metric(constant, [1, 2, 3]).value == 0.0
+    if None not in constant:
+        assert metric([1, 2, 3], constant).value == 0.0
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_correlations_are_scipy(seed):
+    generator = np.random.default_rng(seed)
+    n = int(generator.integers(3, 40))
+    # Fifths, so that many are equal, times a scale.
+    right = generator.integers(0, 26, size=n) / 5
+    said = np.round(right + generator.normal(size=n), 1) * 10.0 ** generator.integers(-3, 4)
+    given: list[float | None] = said.tolist()
+    if seed % 2:
+        given[0], said[0] = None, 0.0
+    for metric, oracle in ((Pearson(), pearsonr), (Spearman(), spearmanr)):
+        expected: Any = oracle(said, right)
+        assert close(metric(given, right.tolist()).value, 100 * float(expected.statistic))
+
+
+def test_correlations_closed_forms():
+    assert close(Pearson()([0, 1, 2], [5.0, 7.0, 9.0]).value, 100.0)
+    assert close(Spearman()([1.0, 10.0, 100.0], [-1.0, -2.0, -3.0]).value, -100.0)
+    # None is 0.0: the perfect order is broken by it.
+    assert close(Spearman()([1.0, 2.0, None], [1.0, 2.0, 3.0]).value, -50.0)
+    assert "a prediction that cannot be understood is 0.0" in Pearson().definition
+
+
+def loop_multirc(predictions: list[Any], references: list[Any]) -> tuple[float, float]:
+    true = sum(p[1] == 1 and r[1] == 1 for p, r in zip(predictions, references, strict=True))
+    said, right = sum(p[1] == 1 for p in predictions), sum(r[1] == 1 for r in references)
+    f1 = 2 * true / (said + right) if said + right else 0.0
+    pairs = sorted(((r[0], p[1] == r[1]) for p, r in zip(predictions, references, strict=True)), key=lambda x: x[0])
+    exact = [all(ok for _, ok in group) for _, group in groupby(pairs, key=lambda x: x[0])]
+    return 100 * f1, 100 * sum(exact) / len(exact)
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_multirc_is_a_plain_loop(seed):
+    generator = np.random.default_rng(seed)
+    questions = [f"q{generator.integers(6)}" for _ in range(generator.integers(1, 25))]
+    references = [(q, int(generator.integers(2))) for q in questions]
+    predictions = [
+        (q, None if generator.random() < 0.05 else label if generator.random() < 0.8 else 1 - label)
+        for q, label in references
+    ]
+    f1, exact = loop_multirc(predictions, references)
+    assert close(MultiRcF1()(predictions, references).value, f1)
+    assert close(MultiRcExactMatch()(predictions, references).value, exact)
+    assert len(MultiRcF1().rows(predictions, references)) == len(set(questions))
+
+
+def loop_normalized(answer: str) -> str:
+    answer = "".join(c for c in answer.lower() if c not in string.punctuation)
+    return " ".join(word for word in re.split(r"\s+", answer) if word and word not in ("a", "an", "the"))
+
+
+def loop_f1(prediction: str, answer: str) -> float:
+    left, common = answer.split(), 0
+    for word in prediction.split():
+        if word in left:
+            left.remove(word)
+            common += 1
+    if not common:
+        return 0.0
+    precision, recall = common / len(prediction.split()), common / len(answer.split())
+    return 2 * precision * recall / (precision + recall)
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_record_is_a_plain_loop(seed):
+    predictions, references = corpus(seed, 3)
+    pairs = [
+        (loop_normalized(p), [loop_normalized(r) for r in texts])
+        for p, texts in zip(predictions, references, strict=True)
+    ]
+    f1 = [max(loop_f1(p, r) for r in texts) for p, texts in pairs]
+    assert close(ReCoRDF1()(predictions, references).value, 100 * sum(f1) / len(f1))
+    exact = [p in texts for p, texts in pairs]
+    assert close(ReCoRDExactMatch()(predictions, references).value, 100 * sum(exact) / len(exact))
+
+
+def test_record_closed_forms():
+    answers = ("The U.S.", "United States of America")
+    assert ReCoRDExactMatch()(["us", "the United  States of America!", "America", None], [answers] * 4).value == 50.0
+    # Nothing is left of an article, but no answer is not an article.
+    assert ReCoRDExactMatch()(["a", None], ["The", "The"]).value == 50.0
+    assert close(ReCoRDF1()(["us", "America", None, ""], [answers] * 4).value, 100 * (1 + 2 / 5) / 4)
+
+
+def test_perplexities():
+    # Three nats on average for 8 tokens, twice as much for a word, on 24 bytes.
+    predictions = [(10.0, 6, 3, 20), (14.0, 2, 1, 4)]
+    assert close(Perplexity("token")(predictions, [None] * 2).value, math.exp(3.0))
+    assert close(Perplexity("word")(predictions, [None] * 2).value, math.exp(6.0))
+    score = BitsPerByte()(predictions, [None] * 2)
+    assert close(score.value, 1.0 / math.log(2))
+    assert not score.higher_is_better
+    assert not Perplexity().higher_is_better
+    assert [Perplexity(per).name for per in ("token", "word")] == ["token-perplexity", "word-perplexity"]
+    assert Perplexity()([(1e9, 1, 1, 1)], [None]).value == math.inf
+    uniform = [(n * math.log(256), n, 1, n) for n in (3, 5, 7)]
+    assert close(BitsPerByte()(uniform, [None] * 3).value, 8.0)
+    assert close(Perplexity()(uniform, [None] * 3).value, 256.0)
+
+
+GLUE_T5 = {
+    "cola": {"matthews": 53.1},
+    "sst2": {"accuracy": 92.2},
+    "mrpc": {"f1": 92.0, "accuracy": 88.7},
+    "stsb": {"pearson": 89.1, "spearman": 88.9},
+    "qqp": {"f1": 88.2, "accuracy": 91.2},
+    "mnli-matched": {"accuracy": 84.7},
+    "mnli-mismatched": {"accuracy": 85.0},
+    "qnli": {"accuracy": 91.7},
+    "rte": {"accuracy": 76.9},
+}
+SUPERGLUE_T5 = {
+    "boolq": {"accuracy": 78.2},
+    "cb": {"macro-f1": 72.1, "accuracy": 83.9},
+    "copa": {"accuracy": 59.0},
+    "multirc": {"f1a": 73.1, "em": 32.1},
+    "record": {"f1": 71.1, "em": 70.3},
+    "superglue-rte": {"accuracy": 77.3},
+    "wic": {"accuracy": 65.8},
+    "wsc": {"accuracy": 80.8},
+}
+
+
+def test_published_averages():
+    """The rows of T5 (Base) in the tables of the Synthesizer paper."""
+    glue = glue_average(GLUE_T5 | {"wnli": {"accuracy": 0.0}})
+    assert close(glue.value, 83.475)  # printed as 83.5
+    assert glue.parts["mnli"] == pytest.approx(84.85)
+    assert "WNLI left out" in glue.definition
+    assert close(superglue_average(SUPERGLUE_T5).value, 70.3)
+
+
+def test_import_is_light():
+    heavy = ["sacrebleu", "nltk", "rouge_score", "scipy", "sklearn", "transformers"]
+    code = f"import synthattn.metrics, sys; print(*[m for m in {heavy} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+
+
+PERFECT: list[Metric] = [Bleu(), TokenizedBleu(), ChrF(), BleuN(1), BleuN(4)]
+PERFECT += [Rouge(kind) for kind in ("rouge1", "rouge2", "rougeL", "rougeLsum")]
+PERFECT += [EmbeddingSimilarity(kind, VECTORS, "random") for kind in ("average", "extrema", "greedy")]
+PERFECT += [ReCoRDF1(), ReCoRDExactMatch(), Accuracy(), MacroF1(), Matthews()]
+
+
+@pytest.mark.parametrize("metric", PERFECT, ids=lambda m: m.name)
+def test_the_reference_scores_100(metric):
+    texts = ["The happy cat runs over, quickly.", "a well-known dog is running"]
+    assert metric(texts, texts).value == pytest.approx(100.0)
+    score = metric(texts, texts)
+    assert score.name == metric.name
+    assert score.definition == metric.definition
+
+
+@pytest.mark.parametrize("metric", [*PERFECT, Meteor(), CiderD()], ids=lambda m: m.name)
+def test_empty_predictions_score_0(metric):
+    texts = ["The happy cat runs over, quickly.", "a well-known dog is running"]
+    assert metric(["", ""], texts).value == 0.0
+
+
+@pytest.mark.parametrize("metric", [*PERFECT[:14], Meteor(), CiderD()], ids=lambda m: m.name)
+def test_one_reference_is_a_list_of_one(metric):
+    predictions, references = corpus(3)
+    alone = [texts[0] for texts in references]
+    assert metric(predictions, references).value == metric(predictions, alone).value
+    assert metric(predictions, [tuple(texts) for texts in references]).value == metric(predictions, alone).value
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (lambda: Bleu()(["a"], []), "bleu: 1 predictions for 0 references"),
+        (lambda: Bleu()([], []), "bleu: nothing to score"),
+        (lambda: Bleu("14a")(["a"], ["a"]), "sacrebleu has no tokenizer '14a'; choose from none, zh, 13a, "),
+        (lambda: BleuN(0), "n must be at least 1, got 0"),
+        (lambda: ChrF()([None], ["a"]), "chrf: prediction 0 must be a text, got NoneType; give '' where there is none"),
+        (lambda: Meteor()(["a"], [[]]), "meteor: reference 0 has no text; remove the example"),
+        (lambda: Meteor()(["a"], [7]), "meteor: reference 0 must be a text or several, got int"),
+        (lambda: CiderD()(["a"], [["a", 7]]), "cider: reference 0 must be a text, got int"),
+        (lambda: Rouge("rouge9"), "unknown ROUGE 'rouge9'; choose from rouge1, rouge2, rougeL, rougeLsum"),
+        (
+            lambda: EmbeddingSimilarity("mean", VECTORS, "x"),
+            "unknown embedding similarity 'mean'; choose from average, extrema, greedy",
+        ),
+        (lambda: EmbeddingSimilarity("greedy", {}, "a.txt"), "needs vectors of words, a.txt has none"),
+        (lambda: Perplexity("byte"), "per must be 'token' or 'word', got 'byte'"),
+        (
+            lambda: Perplexity()([(1.0, 2, 3)], [None]),
+            "prediction 0 must be (nll, tokens, words, bytes), got 3 numbers",
+        ),
+        (lambda: Perplexity()([(1.0, -2, 3, 4)], [None]), "prediction 0 has a negative number of tokens"),
+        (lambda: Perplexity("word")([(1.0, 1, 0, 1)], [None]), "word-perplexity: 1 examples without a word"),
+        (lambda: MacroF1()([1], [None]), "macro-f1: a reference is None; remove examples without a class"),
+        (lambda: Pearson()([float("nan")], [1.0]), "pearson: prediction 0 is nan; give None for what is no number"),
+        (lambda: MultiRcF1()([("a", 1)], [("b", 1)]), "f1a: prediction 0 is for question 'a', reference for 'b'"),
+        (
+            lambda: glue_average({k: v for k, v in GLUE_T5.items() if k != "rte"} | {"mrpc": {"f1": 1.0}}),
+            "the average of glue needs 12 scores, missing: mrpc accuracy, rte accuracy",
+        ),
+        (lambda: superglue_average({}), "the average of superglue needs 11 scores, missing: boolq accuracy, cb macro"),
+    ],
+)
+def test_errors_say_what_to_do(score: Callable[[], Any], message: str):
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        score()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("header", ["", "4 2\n"])
+@pytest.mark.parametrize("ending", ["txt", "txt.gz"])
+def test_vectors_are_read(tmp_path, header, ending):
+    path = tmp_path / f"vectors.{ending}"
+    content = (header + "cat 1 -2.5\n. . . 3e-1 4 \r\n\nüber 5 6\ncat 7 8\n").encode()
+    path.write_bytes(gzip.compress(content) if ending.endswith("gz") else content)
+    vectors = load_vectors(path)
+    assert list(vectors) == ["cat", ". . .", "über"]
+    assert [vector.tolist() for vector in vectors.values()] == [[1.0, -2.5], pytest.approx([0.3, 4.0]), [5.0, 6.0]]
+    assert EmbeddingSimilarity("average", vectors, str(path))(["Über"], ["über"]).value == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("v.txt", b"cat 1 2\ndog 1\n", "v.txt, line 2: expected a word and 2 numbers, got 'dog 1'"),
+        ("v.txt", b"cat 1 2\ndog 1 x\n", "v.txt, line 2: not all of 2 are numbers in 'dog 1 x'"),
+        ("v.txt", b"cat 1 nan\n", "v.txt, line 1: not all of 2 numbers are finite in 'cat 1 nan'"),
+        ("v.txt", b"2 3\ncat 1 2\n", "v.txt, line 2: expected a word and 3 numbers, got 'cat 1 2'"),
+        ("v.txt", b"2 1\ncat 1\n", "v.txt: line 1 says 2 words, there are 1; the file is cut off or damaged"),
+        ("v.txt", b"cat\n", "v.txt, line 1: expected a word and 1 numbers, got 'cat'"),
+        ("v.txt", b"cat 1\n\xff\xfe 1\n", "v.txt, line 2: not UTF-8"),
+        ("v.txt", b"", "v.txt: no word vectors"),
+        ("v.gz", b"cat 1\n", "v.gz: cannot be read: Not a gzipped file"),
+        ("v.gz", gzip.compress(b"cat 1\n" * 99)[:20], "v.gz: cannot be read: "),
+        ("v.txt", None, "v.txt: cannot be read: No such file or directory"),
+    ],
+)
+def test_broken_vectors_are_named_by_file_and_line(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        load_vectors(tmp_path / name)

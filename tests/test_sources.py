@@ -1,0 +1,700 @@
+"""Sources: every format and folder layout in use, as tiny files, and the text of every error."""
+
+import gzip
+import json
+import sys
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthattn.data import files
+from synthattn.data.folder import FolderSource, arrange
+from synthattn.data.holdout import HeldOut, content_hash
+from synthattn.data.hub import HubName, HubSource, parse_hub_name
+from synthattn.data.open import open_source, parse_columns, with_columns
+from synthattn.data.source import Record, Source
+
+
+def make(folder: Path, contents: Mapping[str, str | bytes]) -> Path:
+    for name, content in contents.items():
+        raw = content.encode() if isinstance(content, str) else content
+        (folder / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") and isinstance(content, str) else raw)
+    return folder
+
+
+def fields(source: Source, split: str = "train") -> list[dict[str, Any]]:
+    return [dict(record.fields) for record in source.read(split)]
+
+
+def read_all(source: Source) -> dict[str, list[dict[str, Any]]]:
+    return {split: fields(source, split) for split in source.splits}
+
+
+def error(path: Path) -> str:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        read_all(open_source(str(path)))
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def error_of(folder: Path, name: str, content: str | bytes) -> str:
+    """The error about one file; what comes before its colon is file and line."""
+    make(folder, {name: content})
+    return error(folder / name)
+
+
+# Formats
+
+
+def test_text_leaves_blank_lines_out_and_counts_them(tmp_path: Path):
+    source = open_source(str(make(tmp_path, {"train.txt": "\n = Title = \n\n one\u2028two\x85three \n  \nlast"})))
+    records = list(source.read("train"))
+    assert [r.fields["text"] for r in records] == [" = Title = ", " one\u2028two\x85three ", "last"]
+    assert [r.where for r in records] == ["train.txt, line 2", "train.txt, line 4", "train.txt, line 6"]
+    assert source.notes == ("train.txt: 3 blank lines left out",)
+    assert list(source.read("train")) == records
+    assert source.notes == ("train.txt: 3 blank lines left out",)
+
+
+def test_parlai_text_is_text(tmp_path: Path):
+    source = open_source(str(make(tmp_path, {"train.txt.gz": "1 your persona: i read.\n2 hello ?\thi , you ?\n"})))
+    assert fields(source) == [{"text": "1 your persona: i read."}, {"text": "2 hello ?\thi , you ?"}]
+
+
+def test_tsv_has_a_header_and_no_quoting(tmp_path: Path):
+    make(
+        tmp_path,
+        {"train.tsv": 'sentence1\tlabel\n" The " pie\t1\n\'t\t0\n\n\n', "dev.tsv.gz": "Source\tTarget\r\na\t\r\n"},
+    )
+    source = open_source(str(tmp_path))
+    records = list(source.read("train"))
+    assert [r.fields for r in records] == [
+        {"sentence1": '" The " pie', "label": "1"},
+        {"sentence1": "'t", "label": "0"},
+    ]
+    assert records[1].where == "train.tsv, line 3"
+    assert fields(source, "validation") == [{"Source": "a", "Target": ""}]
+
+
+def test_csv_without_header_numbers_its_columns(tmp_path: Path):
+    content = '3,"Wall St. Bears ""Claw"" Back, again"\n4,"two\nlines\r\nthree"\n1,plain\n'
+    source = open_source(str(make(tmp_path, {"train.csv": content})))
+    records = list(source.read("train"))
+    assert [r.fields["1"] for r in records] == ['Wall St. Bears "Claw" Back, again', "two\nlines\nthree", "plain"]
+    assert [r.where for r in records] == ["train.csv, line 1", "train.csv, line 2", "train.csv, line 5"]
+    assert source.notes == ("train.csv: the first row is no header, columns are 0, 1",)
+
+
+@pytest.mark.parametrize(
+    ("first", "header"),
+    [
+        ("label,sentence1", True),
+        ('"label","text"', True),
+        ("label,2", False),
+        ("label,a text of four", False),
+        ("label,Donaudampfschifffahrtsgesellschaft", True),
+        ("label,Donaudampfschifffahrtsgesellschaft!", False),
+    ],
+)
+def test_csv_header_is_a_row_of_distinct_words(tmp_path: Path, first: str, header: bool):
+    make(tmp_path, {"train.csv": f"{first}\nx,y\n"})
+    assert len(fields(open_source(str(tmp_path)))) == (1 if header else 2)
+
+
+def test_csv_takes_a_long_article(tmp_path: Path):
+    text = "word, " * 50_000
+    make(tmp_path, {"train.csv": f'id,text\n7,"{text}"\n'})
+    assert fields(open_source(str(tmp_path))) == [{"id": "7", "text": text}]
+
+
+def test_jsonl_keeps_nested_values(tmp_path: Path):
+    rows = [{"persona": ["i like to hunt", "é"], "passage": {"text": "a\nb", "n": [1, 2.5, None]}, "label": False}, {}]
+    content = "\n \n".join(json.dumps(row) for row in rows) + "\n\n"
+    source = open_source(str(make(tmp_path, {"train.jsonl.gz": content})))
+    records = list(source.read("train"))
+    assert [r.fields for r in records] == rows
+    assert records[1].where == "train.jsonl.gz, line 3"
+
+
+def test_json_is_lines_or_an_array(tmp_path: Path):
+    make(tmp_path, {"train.json": '{"a": 1}\n{"a": 2}\n', "test.json.gz": '\n[{"a": 3},\n {"a": 4}]'})
+    source = open_source(str(tmp_path))
+    assert read_all(source) == {"train": [{"a": 1}, {"a": 2}], "test": [{"a": 3}, {"a": 4}]}
+    assert [r.where for r in source.read("test")] == ["test.json.gz, item 1", "test.json.gz, item 2"]
+
+
+@pytest.mark.parametrize("name", ["train.txt", "train.tsv", "train.csv", "train.jsonl", "train.json"])
+def test_byte_order_mark_and_carriage_returns_are_tolerated(tmp_path: Path, name: str):
+    content = {
+        ".txt": "é\r\nb\r\n",
+        ".tsv": "text\tn\r\né\t1\r\nb\t2\r\n",
+        ".csv": "text,n\r\né,1\r\nb,2\r\n",
+        ".jsonl": '{"text": "é"}\r\n{"text": "b"}\r\n',
+        ".json": '[{"text": "é"},\r\n{"text": "b"}]\r\n',
+    }[Path(name).suffix]
+    make(tmp_path, {name: b"\xef\xbb\xbf" + content.encode()})
+    assert [row["text"] for row in fields(open_source(str(tmp_path)))] == ["é", "b"]
+
+
+# Errors of files
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.txt", b"one\ntw\0o\n", "a.txt, line 2: a NUL byte at position 3; is this text? remove it"),
+        (
+            "a.txt",
+            "one\ngrün\n".encode("latin-1"),
+            "a.txt, line 2: byte 0xfc at position 3 is not UTF-8; "
+            "convert the file: iconv -f LATIN1 -t UTF-8, if that is what it is",
+        ),
+        (
+            "a.tsv",
+            "a\tb\n".encode("utf-16"),
+            "a.tsv, line 1: this is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
+        ),
+        (
+            "a.txt",
+            "a text\n".encode("utf-16-be"),
+            "a.txt, line 1: this is UTF-16BE, not UTF-8; convert it: iconv -f UTF-16BE -t UTF-8",
+        ),
+        ("a.txt", bytes(range(8)) * 99, "a.txt, line 1: this is binary, not text; give a text file in UTF-8"),
+        ("a.txt", b"PK\x03\x04...", "a.txt, line 1: this is a zip archive; unpack it"),
+        ("a.txt", gzip.compress(b"a"), "a.txt, line 1: this is compressed with gzip; give it a name that ends in .gz"),
+        (
+            "a.csv",
+            "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+            "a.csv, line 1: this is a pointer of git LFS, not the data; fetch it: git lfs pull",
+        ),
+        ("a.txt", b"", "a.txt: the file is empty; remove it or fetch it again"),
+        ("a.tsv.gz", "", "a.tsv.gz: the file is empty; remove it or fetch it again"),
+        ("a.txt", "a\rb\rc\r", "a.txt, line 1: carriage returns in place of line feeds; convert it: tr '\\r' '\\n'"),
+        (
+            "a.txt.gz",
+            gzip.compress(b"a\n" * 99)[:-9],
+            "a.txt.gz: the gzip file is broken (Compressed file ended before the end-of-stream marker was reached); "
+            "fetch or compress it again",
+        ),
+        (
+            "a.txt.gz",
+            b"a\n",
+            "a.txt.gz: the gzip file is broken (Not a gzipped file (b'a\\n')); fetch or compress it again",
+        ),
+        (
+            "a.tsv",
+            "a\tb\n1\t2\n3\n",
+            "a.tsv, line 3: 1 field, but the first row has 2; look for missing or extra tabs",
+        ),
+        (
+            "a.tsv",
+            "a\tb\n1\t2\t3\n",
+            "a.tsv, line 2: 3 fields, but the first row has 2; look for missing or extra tabs",
+        ),
+        ("a.tsv", "a\tb\n\n1\t2\n", "a.tsv, line 2: blank, but 2 fields are expected; remove the line"),
+        (
+            "a.tsv",
+            "Hi!\tHallo!\nGo.\tGeh.\n",
+            "a.tsv, line 1: 'Hi!' is no name of a column; write a first row with the columns' names",
+        ),
+        (
+            "a.tsv",
+            "text\t1\nb\t0\n",
+            "a.tsv, line 1: '1' is no name of a column; write a first row with the columns' names",
+        ),
+        ("a.tsv", "a\ta\n", "a.tsv, line 1: two columns are named 'a'; give every column its own name"),
+        (
+            "a.csv",
+            '1,"a"\n2,"b",c\n',
+            "a.csv, line 2: 3 fields, but the first row has 2; look for missing or extra commas and quotes",
+        ),
+        ("a.csv", '1,a\n2,"b\n3,c\n', "a.csv, line 2: a quote is opened and not closed; close it"),
+        (
+            "a.csv",
+            '1,a\n2,b"c"\n',
+            'a.csv, line 2: a stray quote or carriage return; put the field in quotes and write " as ""',
+        ),
+        *(
+            (
+                "a.csv",
+                f"{first}\n1,b\n",
+                f"a.csv, line 1: with {cell!r} this could be a header or a row; "
+                "write a first row of distinct names such as label,text",
+            )
+            for first, cell in ((",text", ""), ("Class Index,Title", "Class Index"), ("label,label", "label"))
+        ),
+        ("a.csv", "1,a\n\n2,b\n", "a.csv, line 2: blank between rows; remove the line"),
+        (
+            "a.jsonl",
+            '{"a": 1}\n{"a": \n',
+            "a.jsonl, line 2: not JSON at column 7 (Expecting value); repair or remove it",
+        ),
+        ("a.jsonl", "[1]\n", "a.jsonl, line 1: an array, not an object; write one object in braces on each line"),
+        ("a.jsonl", '{"a": 1, "a": 2}\n', "a.jsonl, line 1: not JSON: two values for 'a'; repair or remove it"),
+        ("a.jsonl", '{"a": NaN}\n', "a.jsonl, line 1: not JSON: NaN is no JSON number; repair or remove it"),
+        (
+            "a.jsonl",
+            '{"a": "\\ud83d"}\n',
+            "a.jsonl, line 1: not JSON: a \\ud... escape is half of a pair; repair or remove it",
+        ),
+        ("a.jsonl", '{"a": ' + "[" * 99_999, "a.jsonl, line 1: JSON is nested too deeply; flatten it"),
+        (
+            "a.json",
+            '[{"a": 1},\n{"a" 2}]',
+            "a.json, line 2: not JSON at column 6 (Expecting ':' delimiter); repair or remove it",
+        ),
+        ("a.json", '[{"a": 1}, 2]', "a.json: item 2 is a number, not an object; write an array of objects"),
+    ],
+)
+def test_what_is_broken_is_told_with_file_and_line(tmp_path: Path, name: str, content: str | bytes, text: str):
+    assert error_of(tmp_path, name, content) == text
+
+
+def test_a_pair_of_surrogates_is_a_character(tmp_path: Path):
+    make(tmp_path, {"train.jsonl": '{"a": "\\ud83d\\ude00"}\n'})
+    assert fields(open_source(str(tmp_path))) == [{"a": "😀"}]
+
+
+def test_records_are_bounded_so_that_memory_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(files, "LONGEST_RECORD", 9)
+    assert error_of(tmp_path, "a.txt", "123456789\n1234567890\n").startswith("a.txt, line 2: longer than 0 MB")
+    assert error_of(tmp_path, "a.csv", '1,"\n123456\n1\n2,""\n').startswith("a.csv, line 1: a quote is opened and not")
+    text = error_of(tmp_path, "a.json", '[\n{"a": 1}\n]')
+    assert text == "a.json, line 3: an array of more than 0 MB; write one object a line, as .jsonl"
+
+
+def test_a_strange_file_name_stays_on_one_line(tmp_path: Path):
+    assert error_of(tmp_path, "a\n\u2028b.txt", b"\0").startswith("a\\n\\u2028b.txt, line 1: ")
+
+
+# Folders
+
+
+def test_parallel_text_of_any_compression(tmp_path: Path):
+    make(tmp_path, {"train.en.gz": "a\n\nc\n", "train.de": "A\nB\rb\nC", "train.fr": "x\ny\nz\n", "val.en": "d\n"})
+    make(tmp_path, {"val.de": "D\n", "test2016.en": "e\n", "test2016.de": "E\n"})
+    source = FolderSource(tmp_path)
+    source.check()
+    records = list(source.read("train"))
+    assert [r.fields for r in records] == [
+        {"de": "A", "en": "a", "fr": "x"},
+        {"de": "B\rb", "en": "", "fr": "y"},
+        {"de": "C", "en": "c", "fr": "z"},
+    ]
+    assert records[2].where == "train.de and train.en.gz and train.fr, line 3"
+    assert source.splits == ("train", "validation", "test2016")  # of other sides than train has
+    assert "train.de and train.en.gz and train.fr: 1 lines with an empty side, which are kept" in source.notes
+
+
+def test_sides_need_not_be_languages(tmp_path: Path):
+    make(tmp_path, {"train.article.gz": "a\n", "train.title": "t\n", "valid.en.txt": "b\n", "valid.de.txt": "B\n"})
+    assert read_all(open_source(str(tmp_path))) == {
+        "train": [{"article": "a", "title": "t"}],
+        "validation": [{"de": "B", "en": "b"}],
+    }
+
+
+def test_unequal_parallel_files(tmp_path: Path):
+    make(tmp_path, {"train.en": "a\nb\nc\n", "train.de.gz": "A\nB\n"})
+    text = (
+        "parallel files differ in their numbers of lines: train.de.gz has 2, train.en has 3; "
+        "find the line that is missing"
+    )
+    assert error(tmp_path) == text
+    with pytest.raises(ValueError, match=text):
+        FolderSource(tmp_path).check()
+
+
+def test_a_side_that_lost_the_other(tmp_path: Path):
+    make(tmp_path, {"train.en": "a\n", "train.de": "A\n", "valid.en": "b\n"})
+    assert error(tmp_path) == "valid.en: there is no such file with .de; add or remove one"
+
+
+def test_what_is_no_data_is_left_out_and_said(tmp_path: Path):
+    make(
+        tmp_path, dict.fromkeys(("README.md", "_about.txt", "classes.txt", "LICENSE", "MANIFEST.tsv", ".hidden"), "x\n")
+    )
+    make(tmp_path, dict.fromkeys(("readme_original.txt", "spm.model", "spm.vocab", "train.py"), "x\n"))
+    (tmp_path / "raw").mkdir()
+    make(tmp_path, {"train.txt": "a\n"})
+    source = open_source(str(tmp_path))
+    assert read_all(source) == {"train": [{"text": "a"}]}
+    no_data = [
+        ".hidden",
+        "LICENSE",
+        "MANIFEST.tsv",
+        "README.md",
+        "_about.txt",
+        "classes.txt",
+        "raw",
+        "readme_original.txt",
+    ]
+    unknown = ["spm.model", "spm.vocab", "train.py"]
+    assert source.notes == (
+        *(f"{name}: left out, no data" for name in no_data),
+        *(f"{name}: left out, not one of .txt, .tsv, .csv, .jsonl, .json" for name in unknown),
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        ("train.tsv dev.tsv test.tsv", "train=train validation=dev test=test"),
+        ("Training.txt heldout.txt testing.txt", "train=Training validation=heldout test=testing"),
+        ("train.txt held-out.txt", "train=train validation=held-out"),
+        ("ptb.train.txt ptb.valid.txt ptb.test.txt", "train=ptb.train validation=ptb.valid test=ptb.test"),
+        ("ptb.train.txt ptb.train_extra.txt", "train=ptb.train ptb.train_extra=ptb.train_extra"),
+        ("train_32.jsonl dev_32.jsonl", "train=train_32 validation=dev_32"),
+        (
+            "train.jsonl val.jsonl official_train_64.jsonl",
+            "train=train validation=val official_train_64=official_train_64",
+        ),
+        (
+            "train.csv test.csv train_description_only.csv",
+            "train=train test=test train_description_only=train_description_only",
+        ),
+        ("train.txt test2016.txt test2017.txt", "train=train test2016=test2016 test2017=test2017"),
+        ("train.txt test2016.txt", "train=train test=test2016"),
+        (
+            "train.jsonl valid.jsonl convai2_valid_self.txt",
+            "train=train validation=valid convai2_valid_self=convai2_valid_self",
+        ),
+        ("train.jsonl convai2_valid_self.txt", "train=train convai2_valid_self=convai2_valid_self"),
+        ("train.txt valid.txt dev.txt", "train=train validation=valid dev=dev"),
+        (
+            "train.tsv dev_matched.tsv dev_mismatched.tsv",
+            "train=train validation=dev_matched validation_matched=dev_matched validation_mismatched=dev_mismatched",
+        ),
+        ("sentences.txt", "train=sentences"),
+        ("a.txt b.txt", "a=a b=b"),
+    ],
+)
+def test_splits_by_the_names_of_files(tmp_path: Path, names: str, splits: str):
+    content = {".tsv": "text\tn\n{}\t1\n", ".jsonl": '{{"text": "{}"}}\n', ".csv": "text,n\n{},1\n", ".txt": "{}\n"}
+    make(tmp_path, {name: content[Path(name).suffix].format(Path(name).stem) for name in names.split()})
+    source = open_source(str(tmp_path))
+    assert " ".join(f"{split}={rows[0]['text']}" for split, rows in read_all(source).items()) == splits
+
+
+def test_what_was_decided_about_splits_is_said():
+    assert arrange({"train": "", "test2016": "", "test2017": "", "dev_32": ""})[1] == (
+        "validation is dev_32",
+        "no split was taken for test: it could be test2016 or test2017",
+    )
+
+
+def test_shards_are_read_in_order(tmp_path: Path):
+    make(tmp_path, {f"c4-train.{n:05}-of-00012.json.gz": f'{{"n": {n}}}\n' for n in (10, 2, 0)})
+    make(tmp_path, {"c4-validation.00000-of-00001.json.gz": '{"n": 7}\n'})
+    source = open_source(str(tmp_path))
+    assert read_all(source) == {"train": [{"n": 0}, {"n": 2}, {"n": 10}], "validation": [{"n": 7}]}
+    assert "c4-train: 3 of 12 shards" in source.notes
+
+
+@pytest.mark.parametrize("second", ["train.txt.gz", "train.jsonl", "train-0-of-2.txt"])
+def test_two_files_for_a_split(tmp_path: Path, second: str):
+    make(tmp_path, {"train.txt": "a\n", second: "a\n"})
+    text = error(tmp_path)
+    assert text.endswith("are for the same split; remove one, or give the path of one file")
+    assert "train.txt" in text
+    assert second in text
+
+
+def test_a_file_by_itself_is_train(tmp_path: Path):
+    make(tmp_path, {"test.tsv": "a\tb\n1\t2\n", "corpus.en": "x\n"})
+    source = open_source(str(tmp_path / "test.tsv"))
+    assert source.splits == ("train",)
+    assert [r.where for r in source.read("train")] == ["test.tsv, line 2"]
+    other = open_source(str(tmp_path / "corpus.en"))
+    assert fields(other) == [{"text": "x"}]
+    assert other.notes == ("corpus.en: read as text, one example a line",)
+
+
+def test_fingerprint_is_of_the_content(tmp_path: Path):
+    first, second = tmp_path / "one", tmp_path / "two"
+    for folder in (first, second):
+        folder.mkdir()
+        make(folder, {"train.txt": "a\n", "test.txt": "b\n", "README.md": folder.name})
+    before = open_source(str(first)).fingerprint()
+    assert open_source(str(second)).fingerprint() == before
+    make(second, {"test.txt": "bb\n"})
+    assert open_source(str(second)).fingerprint() != before
+    (first / "test.txt").rename(first / "dev.txt")
+    assert open_source(str(first)).fingerprint() != before
+
+
+# What a user writes
+
+
+def test_open_errors(tmp_path: Path):
+    make(tmp_path, {"news.txt": "a\n"})
+    (tmp_path / "glue" / "CoLA").mkdir(parents=True)
+    assert error(tmp_path / "newss.txt") == f"there is no {tmp_path}/newss.txt; did you mean news.txt?"
+    write = "write a path, hub:NAME or builtin:NAME"
+    assert error(tmp_path / "other") == f"there is no {tmp_path}/other; {write}"
+    assert error(tmp_path / "x" / "y") == f"there is no {tmp_path}/x/y, nor a folder {tmp_path}/x; {write}"
+    assert error(tmp_path / "glue") == f"{tmp_path}/glue: no data in this folder; give one of its folders: CoLA"
+    assert error(tmp_path / "glue" / "CoLA").startswith(f"{tmp_path}/glue/CoLA: no data in this folder; files are .txt")
+    with pytest.raises(ValueError, match=r"^there is no wmt14; for the data set of the hub, write hub:wmt14$"):
+        open_source("wmt14")
+    with pytest.raises(ValueError, match=r"^'' is no source; write a path"):
+        open_source("")
+    with pytest.raises(ValueError, match=r"has no split 'tran'; did you mean train\?$"):
+        open_source(str(tmp_path / "news.txt")).read("tran")
+
+
+def test_built_in_data_are_opened_under_the_name_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fake = types.ModuleType("synthattn.data.builtin")
+    fake.__dict__["open_builtin"] = lambda name: FolderSource(make(tmp_path, {"train.txt": "a\n"}), name)
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    source = open_source("builtin:docs?seed=7")
+    assert source.name == "builtin:docs?seed=7"
+    assert fields(source) == [{"text": "a"}]
+
+
+def test_columns_are_renamed_and_joined(tmp_path: Path):
+    make(tmp_path, {"train.csv": '3,"a b",c\n', "test.jsonl": '{"a+b": 1, "c": [2], "d": "e"}\n'})
+    source = open_source(str(tmp_path / "train.csv"))
+    chosen = with_columns(source, parse_columns("label=0, text=1+2"))
+    assert list(chosen.read("train")) == [
+        Record({"0": "3", "1": "a b", "2": "c", "label": "3", "text": "a b c"}, "train.csv, line 1")
+    ]
+    assert (chosen.name, chosen.splits, chosen.notes) == (source.name, source.splits, source.notes)
+    assert chosen.fingerprint() != source.fingerprint()
+    assert with_columns(source, {}) is source
+    other = with_columns(open_source(str(tmp_path / "test.jsonl")), {"x": "a+b", "y": "c"})
+    assert fields(other) == [{"a+b": 1, "c": [2], "d": "e", "x": 1, "y": [2]}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ("text=3", "a.csv, line 1: no column '3', which text=3 asks for; there are 0, 1"),
+        ("text=0+b", "a.csv, line 1: no column 'b', which text=0+b asks for; there are 0, 1"),
+    ],
+)
+def test_missing_columns(tmp_path: Path, columns: str, text: str):
+    make(tmp_path, {"a.csv": "1,2\n"})
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        fields(with_columns(open_source(str(tmp_path / "a.csv")), parse_columns(columns)))
+    assert str(caught.value) == text
+
+
+def test_lists_cannot_be_joined(tmp_path: Path):
+    make(tmp_path, {"a.jsonl": '{"a": ["x"], "b": "y"}\n'})
+    with pytest.raises(ValueError, match=r"^a.jsonl, line 1: text=a\+b joins texts, got list; name one column$"):
+        fields(with_columns(open_source(str(tmp_path / "a.jsonl")), {"text": "a+b"}))
+
+
+def test_parse_columns():
+    assert parse_columns("") == {}
+    for text, message in (
+        ("label", "'label' is no choice of a column; write FIELD=COLUMN or FIELD=COLUMN+COLUMN"),
+        ("a=1+", "'a=1+' is no choice of a column; write FIELD=COLUMN or FIELD=COLUMN+COLUMN"),
+        ("a=1,a=2", "a is given twice: 1 and 2; join columns with +"),
+    ):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            parse_columns(text)
+        assert str(caught.value) == message
+
+
+# Held-out parts
+
+
+def test_missing_splits_are_cut_by_hash(tmp_path: Path):
+    lines = [f"line {n % 1009}" for n in range(3000)]
+    source = open_source(str(make(tmp_path, {"train.txt": "\n".join(lines)})))
+    held = HeldOut(source, ("validation", "test"), every=20)
+    assert held.splits == ("train", "validation", "test")
+    assert held.notes[-1] == "no test split: every 20th of train by hash"
+    parts = {split: [row["text"] for row in rows] for split, rows in read_all(held).items()}
+    assert sorted(line for part in parts.values() for line in part) == sorted(lines)
+    assert not set(parts["train"]) & set(parts["validation"]) | set(parts["validation"]) & set(parts["test"])
+    for split, bucket in (("validation", 0), ("test", 1)):
+        assert parts[split] == [line for line in lines if content_hash({"text": line}) % 20 == bucket]
+        assert 100 < len(parts[split]) < 200
+    assert held.notes[-1] == f"no test split: every 20th of train by hash, {len(parts['test'])} records"
+    assert held.fingerprint() not in (source.fingerprint(), HeldOut(source, every=20).fingerprint())
+
+
+def test_what_is_there_is_not_cut(tmp_path: Path):
+    source = open_source(str(make(tmp_path, {"train.txt": "a\n", "dev.txt": "b\n", "other.txt": "c\n"})))
+    held = HeldOut(source)
+    assert read_all(held) == read_all(source)
+    assert (held.splits, held.notes, held.fingerprint()) == (source.splits, source.notes, source.fingerprint())
+
+
+def test_held_out_errors(tmp_path: Path):
+    source = open_source(str(make(tmp_path, {"train.txt": "a\nb\n"})))
+    with pytest.raises(
+        ValueError, match=r"train has 2 records, and none fell into the validation split of one in 5000"
+    ):
+        fields(HeldOut(source, every=5000), "validation")
+    with pytest.raises(ValueError, match=r"^every=2 leaves nothing to train on; it must be at least 3$"):
+        HeldOut(source, ("validation", "test"), every=2)
+    with pytest.raises(ValueError, match=r"has no split 'dev'; choose from train, validation$"):
+        HeldOut(source).read("dev")
+
+
+def test_content_hash_is_fixed():
+    """Cuts of earlier runs must stay as they were."""
+    assert content_hash({"b": [1, None], "a": "é"}) == content_hash({"a": "é", "b": [1, None]}) == 1754429368
+
+
+# The hub
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "config"),
+    [
+        ("wmt14/de-en", "wmt/wmt14", "de-en"),
+        ("glue/mnli", "nyu-mll/glue", "mnli"),
+        ("ag_news", "fancyzhx/ag_news", None),
+        ("cnn_dailymail", "abisee/cnn_dailymail", "3.0.0"),
+        ("allenai/c4", "allenai/c4", "en"),
+        ("c4/de", "allenai/c4", "de"),
+        ("owner/name", "owner/name", None),
+        ("owner/name/config", "owner/name", "config"),
+        ("name", "name", None),
+    ],
+)
+def test_names_on_the_hub(text: str, path: str, config: str | None):
+    assert parse_hub_name(text) == HubName(path, config)
+
+
+class DatasetNotFoundError(FileNotFoundError):
+    pass
+
+
+class FakeHub(types.ModuleType):
+    """As much of ``datasets`` as is used."""
+
+    def __init__(self) -> None:
+        super().__init__("datasets")
+        self.calls: list[tuple[Any, ...]] = []
+        self.scripts = False
+        self.fails: Exception | None = None
+        self.rows: dict[str, list[dict[str, Any]]] = {
+            "test_matched": [{"n": 1}],
+            "test_mismatched": [{"n": 2}],
+            "train": [{"translation": {"de": "A", "en": "a"}, "id": 3}, {"translation": "plain"}],
+        }
+
+    def get_dataset_split_names(
+        self, path: str, config_name: str | None = None, revision: str | None = None
+    ) -> list[str]:
+        if self.fails:
+            raise self.fails
+        if self.scripts and revision is None:
+            raise RuntimeError("Dataset scripts are no longer supported, but found lm1b.py")
+        return list(self.rows)
+
+    def load_dataset(
+        self, path: str, name: str | None = None, *, split: str, streaming: bool, revision: str | None = None
+    ) -> list[dict[str, Any]]:
+        self.calls.append((path, name, split, streaming, revision))
+        return self.rows[split]
+
+    def load_dataset_builder(self, path: str, name: str | None = None, revision: str | None = None) -> Any:
+        return types.SimpleNamespace(hash=f"{path} {name}", info=types.SimpleNamespace(version="1.0.0"))
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> FakeHub:
+    fake = FakeHub()
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    return fake
+
+
+def test_hub_records(hub: FakeHub):
+    source = open_source("hub:wmt14/de-en")
+    assert source.name == "hub:wmt14/de-en"
+    assert source.splits == ("train", "test", "test_matched", "test_mismatched")
+    assert list(source.read("train")) == [
+        Record({"id": 3, "de": "A", "en": "a"}, "hub:wmt14/de-en, train, record 1"),
+        Record({"translation": "plain"}, "hub:wmt14/de-en, train, record 2"),
+    ]
+    assert fields(source, "test") == fields(source, "test_matched") == [{"n": 1}]
+    assert hub.calls[0] == ("wmt/wmt14", "de-en", "train", False, None)
+    assert source.fingerprint() == HubSource("wmt14/de-en").fingerprint() != HubSource("wmt14/fr-en").fingerprint()
+    with pytest.raises(ValueError, match=r"^hub:wmt14/de-en has no split 'dev'; choose from"):
+        source.read("dev")
+
+
+def test_large_data_are_streamed(hub: FakeHub):
+    source = open_source("hub:c4")
+    assert len(fields(source)) == 2
+    assert hub.calls == [("allenai/c4", "en", "train", True, None)]
+    assert "hub:c4: read from the network, not stored" in source.notes
+
+
+def test_data_sets_that_are_programs_are_read_as_converted(hub: FakeHub):
+    hub.scripts = True
+    source = open_source("hub:lm1b")
+    assert len(fields(source)) == 2
+    assert hub.calls == [("billion-word-benchmark/lm1b", None, "train", False, "refs/convert/parquet")]
+    assert source.notes[0] == "hub:lm1b: the hub's conversion to Parquet is read"
+
+
+@pytest.mark.parametrize(
+    ("fails", "text"),
+    [
+        (
+            ConnectionError("Couldn't reach\nthe Hub"),
+            "hub:imdb: the hub cannot be reached; "
+            "connect to the network, or set HF_HUB_OFFLINE=1 to use what is in the cache",
+        ),
+        (
+            DatasetNotFoundError("..."),
+            "hub:imdb: there is no data set stanfordnlp/imdb on the hub, or it is private; "
+            "look at its page for the name",
+        ),
+        (KeyError("a\nb"), "hub:imdb cannot be loaded: 'a\\nb'"),
+        (
+            ValueError("Config name is missing.\nPick one"),
+            "hub:imdb cannot be loaded: Config name is missing. Pick one",
+        ),
+    ],
+)
+def test_hub_errors(hub: FakeHub, fails: Exception, text: str):
+    hub.fails = fails
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        open_source("hub:imdb")
+    assert str(caught.value) == text
+
+
+def test_hub_offline(hub: FakeHub, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    hub.fails = ConnectionError()
+    with pytest.raises(
+        ValueError, match=r"^hub:imdb: not in the cache, and HF_HUB_OFFLINE is set; unset it to download$"
+    ):
+        open_source("hub:imdb")
+
+
+def test_the_hub_breaks_while_it_is_read(hub: FakeHub, monkeypatch: pytest.MonkeyPatch):
+    def rows(*args: Any, **options: Any) -> Any:
+        yield {"n": 1}
+        raise TimeoutError
+
+    source = open_source("hub:imdb")
+    monkeypatch.setattr(hub, "load_dataset", rows)
+    records = source.read("train")
+    assert next(records).fields == {"n": 1}
+    with pytest.raises(ValueError, match=r"^hub:imdb: the hub cannot be reached"):
+        next(records)
+
+
+def test_the_hub_needs_its_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ValueError, match=r"^hub:imdb needs the package datasets: pip install 'synthattn\[hub\]'$"):
+        open_source("hub:imdb")
+    with pytest.raises(
+        ValueError, match=r"^hub:a//b is no name; write hub:NAME, hub:NAME/CONFIG, hub:OWNER/NAME/CONFIG$"
+    ):
+        open_source("hub:a//b")
