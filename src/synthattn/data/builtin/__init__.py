@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from synthattn.data.builtin.dialogue import dialogue_source
 from synthattn.data.builtin.docs import docs_source
 from synthattn.data.builtin.grammar_de import grammar_source
 from synthattn.data.builtin.summaries import summaries_source
+from synthattn.data.source import Source
 from synthattn.messages import suggestion
 
 BUILTINS: dict[str, Callable[..., Source]] = {
@@ -19,7 +19,6 @@ BUILTINS: dict[str, Callable[..., Source]] = {
 }
 
 __all__ = ["BUILTINS", "open_builtin"]
-from synthattn.data.source import Source
 
 
 def open_builtin(name: str) -> Source:

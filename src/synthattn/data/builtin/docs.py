@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from synthattn.data.builtin.docs_text import paragraphs
+from synthattn.data.cache import cache_folder
 from synthattn.data.source import Record
 
 VERSION = 1
@@ -79,18 +80,12 @@ class DocsSource:
 
     def _all(self) -> list[tuple[str, str]]:
         if self._paragraphs is None:
-            path = cache_directory() / f"docs-{VERSION}-{'-'.join(f'{k}{v}' for k, v in self.versions.items())}.jsonl"
+            path = cache_folder() / f"docs-{VERSION}-{'-'.join(f'{k}{v}' for k, v in self.versions.items())}.jsonl"
             self._paragraphs = _cached(path)
             if self._paragraphs is None:
                 self._paragraphs = extract()
                 _store(path, self._paragraphs)
         return self._paragraphs
-
-
-def cache_directory() -> Path:
-    """``SYNTHATTN_CACHE``, or a folder in the user's cache."""
-    given = os.environ.get("SYNTHATTN_CACHE")
-    return Path(given) if given else Path.home() / ".cache" / "synthattn"
 
 
 def _torch_version() -> str:
