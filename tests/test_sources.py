@@ -21,7 +21,9 @@ from synthattn.data.source import Record, Source
 def make(folder: Path, contents: Mapping[str, str | bytes]) -> Path:
     for name, content in contents.items():
         raw = content.encode() if isinstance(content, str) else content
-        (folder / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") and isinstance(content, str) else raw)
+        (folder / name).write_bytes(
+            gzip.compress(raw, mtime=0) if name.endswith(".gz") and isinstance(content, str) else raw
+        )
     return folder
 
 
@@ -165,7 +167,11 @@ def test_byte_order_mark_and_carriage_returns_are_tolerated(tmp_path: Path, name
         ),
         ("a.txt", bytes(range(8)) * 99, "a.txt, line 1: this is binary, not text; give a text file in UTF-8"),
         ("a.txt", b"PK\x03\x04...", "a.txt, line 1: this is a zip archive; unpack it"),
-        ("a.txt", gzip.compress(b"a"), "a.txt, line 1: this is compressed with gzip; give it a name that ends in .gz"),
+        (
+            "a.txt",
+            gzip.compress(b"a", mtime=0),
+            "a.txt, line 1: this is compressed with gzip; give it a name that ends in .gz",
+        ),
         (
             "a.csv",
             "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
@@ -176,7 +182,7 @@ def test_byte_order_mark_and_carriage_returns_are_tolerated(tmp_path: Path, name
         ("a.txt", "a\rb\rc\r", "a.txt, line 1: carriage returns in place of line feeds; convert it: tr '\\r' '\\n'"),
         (
             "a.txt.gz",
-            gzip.compress(b"a\n" * 99)[:-9],
+            gzip.compress(b"a\n" * 99, mtime=0)[:-9],
             "a.txt.gz: the gzip file is broken (Compressed file ended before the end-of-stream marker was reached); "
             "fetch or compress it again",
         ),

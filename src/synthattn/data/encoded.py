@@ -1,25 +1,21 @@
 """Texts as numbers, kept in two flat files that are mapped into memory: one of tokens, one of where each text ends."""
 
-from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK = 1 << 20
+CHUNK = 1 << 18
 
 
 class Encoded(Sequence[NDArray[np.int64]]):
     """A list of texts as token ids, read from disk where they are needed."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        ends = np.load(folder / f"{name}.ends.npy", mmap_mode="r")
-        self.ends: NDArray[np.int64] = ends
-        dtype = np.dtype((folder / f"{name}.dtype").read_text())
-        total = int(ends[-1]) if len(ends) else 0
-        path = folder / f"{name}.ids"
-        self.ids = np.memmap(path, dtype=dtype, mode="r", shape=(total,)) if total else np.empty(0, dtype)
+        self.ends = _mapped(folder / f"{name}.ends", np.dtype(np.int64))
+        self.ids = _mapped(folder / f"{name}.ids", np.dtype((folder / f"{name}.dtype").read_text()))
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -34,33 +30,40 @@ class Encoded(Sequence[NDArray[np.int64]]):
         return np.diff(self.ends, prepend=0)
 
 
+def _mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+    # A file of no bytes cannot be mapped.
+    return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
+
+
 class Writer:
     """Writes texts one after the other, with little of them in memory."""
 
     def __init__(self, folder: Path, name: str, vocab_size: int) -> None:
         self.folder, self.name = folder, name
         self.dtype = np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.uint32)
-        self.file = (folder / f"{name}.ids").open("wb")
-        self.ends = array("q")
-        self.pending: list[int] = []
-        self.total = 0
+        self.ids, self.ends = ((folder / f"{name}.{kind}").open("wb") for kind in ("ids", "ends"))
+        self.pending_ids: list[int] = []
+        self.pending_ends: list[int] = []
+        self.texts = self.tokens = 0
 
     def add(self, text: Sequence[int]) -> None:
-        self.total += len(text)
-        self.ends.append(self.total)
-        self.pending.extend(text)
-        if len(self.pending) >= CHUNK:
+        self.texts += 1
+        self.tokens += len(text)
+        self.pending_ends.append(self.tokens)
+        self.pending_ids.extend(text)
+        if len(self.pending_ids) + len(self.pending_ends) >= CHUNK:
             self._flush()
 
     def close(self) -> None:
         self._flush()
-        self.file.close()
-        np.save(self.folder / f"{self.name}.ends.npy", np.asarray(self.ends, np.int64))
+        self.ids.close()
+        self.ends.close()
         (self.folder / f"{self.name}.dtype").write_text(self.dtype.name)
 
     def _flush(self) -> None:
-        self.file.write(np.asarray(self.pending, self.dtype).tobytes())
-        self.pending = []
+        self.ids.write(np.asarray(self.pending_ids, self.dtype).tobytes())
+        self.ends.write(np.asarray(self.pending_ends, np.int64).tobytes())
+        self.pending_ids, self.pending_ends = [], []
 
 
 def write(folder: Path, name: str, texts: Iterable[Sequence[int]], vocab_size: int) -> int:
@@ -69,7 +72,7 @@ def write(folder: Path, name: str, texts: Iterable[Sequence[int]], vocab_size: i
     for text in texts:
         writer.add(text)
     writer.close()
-    return len(writer.ends)
+    return writer.texts
 
 
 class Packed(Sequence[NDArray[np.int64]]):
