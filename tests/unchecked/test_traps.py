@@ -105,7 +105,7 @@ def train(folder, resume: bool = False, steps: int = 8, stop_after: int | None =
 
 @pytest.mark.filterwarnings("ignore")
 def test_training_is_resumed_exactly(tmp_path):
-    """A field of the configuration that only our class knows must not keep the Trainer from reading it again."""
+    """Weights, optimizer, order and chance; the Trainer reads the configuration again with transformers' base class."""
     straight = train(tmp_path / "straight")
     train(tmp_path / "stopped", stop_after=4)
     resumed = train(tmp_path / "stopped", resume=True, seed=1)

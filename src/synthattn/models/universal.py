@@ -64,7 +64,8 @@ class Progress:
 
     def cost(self, padding: Bool[Tensor, "batch length"] | None) -> Float[Tensor, ""]:
         """Steps and remainder, on average over the tokens."""
-        cost = (self.steps + self.remainder).float()  # half precision cannot count the tokens of a batch
+        cost = self.steps + self.remainder
+        cost = cost.to(torch.promote_types(cost.dtype, torch.float32))  # half precision cannot count a batch's tokens
         if padding is None:
             return cost.mean()
         kept = ~padding[:, -cost.shape[1] :]
