@@ -5,6 +5,7 @@ All are saved as ``tokenizer.json``, which ``transformers.AutoTokenizer`` reads 
 
 import io
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -79,16 +80,37 @@ def _unigram(texts: Iterator[str], vocab_size: int) -> Any:
 
     normalizer = _normalizer()
     trained = io.BytesIO()
+    sentences = _distinct(piece for text in texts for piece in _pieces(normalizer.normalize_str(text)))
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="\n") as file:
+        characters: set[str] = set()
+        for sentence in sentences:
+            characters.update(sentence)
+            file.write(sentence + "\n")
+        file.flush()
+        _train_unigram(Path(file.name), trained, vocab_size, len(characters))
+    model = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
+    pieces = [(model.id_to_piece(n), model.get_score(n)) for n in range(model.get_piece_size())]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    return tokenizer
+
+
+def _train_unigram(sentences: Path, trained: io.BytesIO, vocab_size: int, characters: int) -> None:
+    import sentencepiece
+
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_distinct(piece for text in texts for piece in _pieces(normalizer.normalize_str(text))),
+            input=str(sentences),
             model_writer=trained,
             model_type="unigram",
             vocab_size=vocab_size,
             hard_vocab_limit=False,
             # The same normaliser before training and in the tokenizer, so that both see the same characters.
             normalization_rule_name="identity",
-            character_coverage=0.9999,
+            # All characters, unless they are as many as in Chinese and would leave no room for words.
+            character_coverage=1.0 if characters < vocab_size // 4 else 0.9995,
             input_sentence_size=2_000_000,
             shuffle_input_sentence=True,
             pad_id=0,
@@ -100,13 +122,6 @@ def _unigram(texts: Iterator[str], vocab_size: int) -> Any:
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise ValueError(f"SentencePiece cannot make {vocab_size} tokens of these texts: {reason}") from error
-    model = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
-    pieces = [(model.id_to_piece(n), model.get_score(n)) for n in range(model.get_piece_size())]
-    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))
-    tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.Metaspace()
-    return tokenizer
 
 
 def _pieces(text: str) -> Iterator[str]:
