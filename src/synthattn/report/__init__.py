@@ -1,0 +1,1 @@
+"""What a comparison found, as data, as tables and as a page to look at."""
