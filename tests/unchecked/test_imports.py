@@ -23,6 +23,9 @@ LAYERS = [
     ["data"],
     ["tasks"],
     ["models"],
+    ["training"],
+    ["report"],
+    ["comparison"],
     ["cli"],
 ]
 

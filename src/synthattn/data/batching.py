@@ -4,10 +4,13 @@ The order depends on the seed and the epoch alone, not on workers or models: eve
 batches in the same order.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+Order = Callable[[int, int], NDArray[np.int64]]
+"""From a seed and an epoch to the numbers of the examples that make the epoch, in any order."""
 
 
 class TokenBatches:
@@ -19,10 +22,16 @@ class TokenBatches:
         seed: of the order; None for the order of the lengths, without chance.
         window: how many batches' worth of examples are sorted by length together. More means less padding and less
             chance in which examples meet.
+        order: which examples make an epoch, and in which order they come to be sorted; all, shuffled, unless given.
     """
 
     def __init__(
-        self, lengths: Sequence[int] | NDArray[np.int64], tokens: int, seed: int | None, window: int = 64
+        self,
+        lengths: Sequence[int] | NDArray[np.int64],
+        tokens: int,
+        seed: int | None,
+        window: int = 64,
+        order: Order | None = None,
     ) -> None:
         self.lengths = np.asarray(lengths, np.int64)
         if len(self.lengths) == 0:
@@ -32,7 +41,7 @@ class TokenBatches:
             raise ValueError(
                 f"an example has {longest} tokens, a batch may have {tokens}; allow more or shorten the examples"
             )
-        self.tokens, self.seed, self.window = tokens, seed, window
+        self.tokens, self.seed, self.window, self.order = tokens, seed, window, order
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -49,7 +58,7 @@ class TokenBatches:
         if self.seed is None:
             return self._cut(np.argsort(self.lengths, kind="stable"))
         rng = np.random.default_rng([self.seed, self.epoch])
-        order = rng.permutation(len(self.lengths))
+        order = rng.permutation(len(self.lengths)) if self.order is None else self.order(self.seed, self.epoch)
         typical = max(1, round(self.window * self.tokens / max(1.0, float(self.lengths.mean()))))
         batches: list[list[int]] = []
         for start in range(0, len(order), typical):

@@ -75,17 +75,44 @@ def write(folder: Path, name: str, texts: Iterable[Sequence[int]], vocab_size: i
     return writer.texts
 
 
-class Packed(Sequence[NDArray[np.int64]]):
-    """All texts one after the other, cut into pieces of the same length; the last, shorter piece is kept."""
+class Pieces(Sequence[NDArray[np.int64]]):
+    """Parts of the texts, in order and without gaps: part n has the tokens ``starts[n]`` to ``starts[n + 1]``."""
 
-    def __init__(self, texts: Encoded, length: int) -> None:
-        if length < 1:
-            raise ValueError(f"length must be at least 1, got {length}")
-        self.ids, self.length = texts.ids, length
+    def __init__(self, texts: Encoded, starts: NDArray[np.int64]) -> None:
+        self.texts, self.starts = texts, np.append(starts, len(texts.ids))
 
     def __len__(self) -> int:
-        return -(-len(self.ids) // self.length)
+        return len(self.starts) - 1
 
     def __getitem__(self, n: int) -> NDArray[np.int64]:  # type: ignore[override]
         n = range(len(self))[n]
-        return self.ids[n * self.length : (n + 1) * self.length].astype(np.int64)
+        return self.texts.ids[int(self.starts[n]) : int(self.starts[n + 1])].astype(np.int64)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.starts)
+
+
+class Packed(Pieces):
+    """All texts one after the other, cut into pieces of the same length; the last, shorter piece is kept."""
+
+    def __init__(self, texts: Encoded, length: int) -> None:
+        _check(length)
+        super().__init__(texts, np.arange(0, len(texts.ids), length))
+
+
+class Cut(Pieces):
+    """Every text on its own, those that are longer than ``length`` in several pieces."""
+
+    def __init__(self, texts: Encoded, length: int) -> None:
+        _check(length)
+        lengths = texts.lengths
+        pieces = -(-lengths // length)
+        first = np.repeat(texts.ends - lengths, pieces)
+        number = np.arange(len(first)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        super().__init__(texts, first + number * length)
+
+
+def _check(length: int) -> None:
+    if length < 1:
+        raise ValueError(f"length must be at least 1, got {length}")

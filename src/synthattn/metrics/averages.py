@@ -1,8 +1,11 @@
 """One number for a benchmark: the mean over its tasks, each the mean of its own metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from synthattn.metrics.base import Score
+import numpy as np
+
+from synthattn.metrics.base import Metric, Rows, Score
 
 Parts = tuple[tuple[str, str], ...]
 """Names of tasks and metrics whose mean is the score of one task of the benchmark."""
@@ -28,23 +31,24 @@ SUPERGLUE: dict[str, Parts] = {
     "wsc": (("wsc", "accuracy"),),
 }
 
+GLUE_DEFINITION = (
+    "mean over 8 tasks of GLUE (WNLI left out, as in T5), of which MRPC and QQP are the mean of F1 and accuracy, "
+    "STS-B of Pearson and Spearman, MNLI of matched and mismatched"
+)
+SUPERGLUE_DEFINITION = (
+    "mean over the 8 tasks of SuperGLUE, of which CB is the mean of macro F1 and accuracy, MultiRC of F1a and EM, "
+    "ReCoRD of F1 and EM"
+)
+
 
 def glue_average(scores: Mapping[str, Mapping[str, float]]) -> Score:
     """The average of GLUE from ``scores[task][metric]``; MNLI is two tasks, its two test sets."""
-    definition = (
-        "mean over 8 tasks of GLUE (WNLI left out, as in T5), of which MRPC and QQP are the mean of F1 and accuracy, "
-        "STS-B of Pearson and Spearman, MNLI of matched and mismatched"
-    )
-    return _average("glue", GLUE, scores, definition)
+    return _average("glue", GLUE, scores, GLUE_DEFINITION)
 
 
 def superglue_average(scores: Mapping[str, Mapping[str, float]]) -> Score:
     """The average of SuperGLUE from ``scores[task][metric]``."""
-    definition = (
-        "mean over the 8 tasks of SuperGLUE, of which CB is the mean of macro F1 and accuracy, MultiRC of F1a and EM, "
-        "ReCoRD of F1 and EM"
-    )
-    return _average("superglue", SUPERGLUE, scores, definition)
+    return _average("superglue", SUPERGLUE, scores, SUPERGLUE_DEFINITION)
 
 
 def _average(
@@ -58,3 +62,67 @@ def _average(
         label: sum(float(scores[task][metric]) for task, metric in parts) / len(parts) for label, parts in tasks.items()
     }
     return Score(name, sum(means.values()) / len(means), definition, parts=means)
+
+
+class Mean(Metric):
+    """The mean over tasks of metrics of each, as one metric with rows: so it has an interval, and can be compared.
+
+    Args:
+        name: of the mean.
+        tasks: for each task the keys of its metrics, whose mean is the score of the task.
+        metrics: by key.
+        definition: what the mean is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tasks: Sequence[Sequence[tuple[str, str]]],
+        metrics: Mapping[tuple[str, str], Metric],
+        definition: str,
+    ) -> None:
+        self.name, self.tasks, self.metrics, self._definition = name, tasks, metrics, definition
+        self.keys = [key for task in tasks for key in task]
+
+    @property
+    def definition(self) -> str:
+        return self._definition
+
+    def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
+        raise ValueError(f"{self.name} is made of the rows of its tasks, see joined()")
+
+    def joined(self, rows: Sequence[Rows]) -> Rows:
+        """The rows of all metrics under each other: the number of the metric, then its own columns."""
+        width = max(one.shape[1] for one in rows)
+        return np.concatenate(
+            [
+                np.hstack([np.full((len(one), 1), n), one, np.zeros((len(one), width - one.shape[1]))])
+                for n, one in enumerate(rows)
+            ]
+        )
+
+    def value(self, rows: Rows) -> float:
+        values = dict(zip(self.keys, self._values(rows), strict=True))
+        return float(np.mean([np.mean([values[key] for key in task]) for task in self.tasks]))
+
+    def parts(self, rows: Rows) -> dict[str, float]:
+        return {" ".join(key): value for key, value in zip(self.keys, self._values(rows), strict=True)}
+
+    def _values(self, rows: Rows) -> list[float]:
+        return [self.metrics[key].value(rows[rows[:, 0] == n, 1:]) for n, key in enumerate(self.keys)]
+
+
+def suite_average(metrics: Mapping[tuple[str, str], Metric]) -> Mean:
+    """Of GLUE or of SuperGLUE where all their tasks are there, otherwise of the tasks that are."""
+    for name, benchmark, definition in (
+        ("glue", GLUE, GLUE_DEFINITION),
+        ("superglue", SUPERGLUE, SUPERGLUE_DEFINITION),
+    ):
+        parts = list(benchmark.values())
+        if all(key in metrics for part in parts for key in part):
+            return Mean(name, parts, metrics, definition)
+    tasks: dict[str, list[tuple[str, str]]] = {}
+    for task, name in metrics:
+        tasks.setdefault(task, []).append((task, name))
+    shown = ", ".join(tasks)
+    return Mean("mean", list(tasks.values()), metrics, f"mean over {shown}, each the mean of its metrics")

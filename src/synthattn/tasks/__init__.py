@@ -24,12 +24,19 @@ OTHERS: tuple[type[Task], ...] = (
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in (*OTHERS, *GLUE, *SUPERGLUE)}
 
+SUITES: dict[str, tuple[str, ...]] = {
+    # Without WNLI, as in T5, whose training pairs contradict those that it is scored on.
+    "glue": tuple(task.name for task in GLUE if task is not Wnli),
+    "superglue": tuple(task.name for task in SUPERGLUE),
+}
+"""Tasks that are learned together."""
+
 
 def find_task(name: str) -> Task:
     """The task of that name."""
     if name not in TASKS:
-        raise ValueError(f"unknown task {name!r}{suggestion(name, TASKS)}")
+        raise ValueError(f"unknown task {name!r}{suggestion(name, [*TASKS, *SUITES])}")
     return TASKS[name]()
 
 
-__all__ = ["GLUE", "SUPERGLUE", "TASKS", "Example", "Task", "find_task"]
+__all__ = ["GLUE", "SUITES", "SUPERGLUE", "TASKS", "Example", "Task", "find_task"]

@@ -37,9 +37,19 @@ class Task:
     columns: ClassVar[dict[str, tuple[str, ...]]] = {}
     """The fields of a record that are needed, and other names under which they are usually found."""
 
+    scored_on: ClassVar[tuple[str, ...]] = ("test", "validation")
+    """The split that is scored unless another is asked for: the first of these that there is."""
+
+    compares_vectors: ClassVar[bool] = False
+    """Whether answers are also compared by vectors of their words, which a task cannot have itself."""
+
     def examples(self, record: Record) -> Iterable[Example]:
         """A record may hold several examples, such as the answers to several questions about a text."""
         raise NotImplementedError
+
+    def prompt(self, text: str) -> str:
+        """What the model reads for a text that a user writes."""
+        return text
 
     def parse(self, text: str, example: Example) -> Any:
         """What a generated text says, as metrics want it; None where it says nothing that can be understood."""

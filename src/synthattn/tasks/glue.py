@@ -13,6 +13,8 @@ from synthattn.tasks.labels import Labels
 class Labelled(Task):
     """A task of named fields and one of some labels."""
 
+    scored_on = ("validation",)  # the labels of the test split are not public
+
     prefix: str
     fields: tuple[str, ...]
     """In the order in which T5 writes them."""
@@ -111,6 +113,8 @@ class Wnli(Labelled):
 
 class Stsb(Task):
     """Similarity from 0 to 5, rounded to fifths and written as a number, as T5 does."""
+
+    scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "stsb"
     columns = {"score": ("label", "similarity_score", "similarity")}  # noqa: RUF012

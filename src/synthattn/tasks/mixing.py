@@ -1,36 +1,50 @@
 """Several tasks as one, as the paper co-trains GLUE and SuperGLUE: in proportion to their sizes, up to a limit."""
 
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 
-def proportions(sizes: Mapping[str, int], limit: int | None = None) -> dict[str, float]:
-    """The share of each task: its number of examples, at most ``limit``, as in T5."""
-    if not sizes:
-        raise ValueError("nothing to mix: no task was given")
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"cannot mix {name}: it has {size} examples")
-    capped = {name: min(size, limit) if limit else size for name, size in sizes.items()}
-    total = sum(capped.values())
-    return {name: size / total for name, size in capped.items()}
+class MixedOrder:
+    """Which examples make an epoch, of tasks whose examples are numbered one task after the other.
 
+    An epoch has of each task as many examples as the task has, at most ``limit``, as in T5's mixing by proportion; but
+    exactly so many, where T5 draws them. A large task is gone through over several epochs, in shuffled rounds.
+    """
 
-def mix(sizes: Mapping[str, int], limit: int | None, seed: int) -> Iterator[tuple[str, int]]:
-    """Endless pairs of a task, drawn by its share, and the number of an example, in shuffled rounds."""
-    shares = proportions(sizes, limit)
-    names: Sequence[str] = sorted(shares)
-    draw = random.Random(seed)
-    rounds = {name: _rounds(sizes[name], f"{seed} {name}") for name in names}
-    weights = [shares[name] for name in names]
-    while True:
-        (name,) = draw.choices(names, weights)
-        yield name, next(rounds[name])
+    def __init__(self, sizes: Sequence[int], limit: int | None) -> None:
+        if not sizes:
+            raise ValueError("nothing to mix: no task was given")
+        for size in sizes:
+            if size < 1:
+                raise ValueError(f"cannot mix a task of {size} examples")
+        if limit is not None and limit < 1:
+            raise ValueError(f"the limit must be at least 1, got {limit}")
+        self.sizes, self.limit = list(sizes), limit
 
+    @property
+    def shares(self) -> list[float]:
+        """Of each task in an epoch."""
+        counts = [self._count(size) for size in self.sizes]
+        return [count / sum(counts) for count in counts]
 
-def _rounds(size: int, seed: str) -> Iterator[int]:
-    order = list(range(size))
-    shuffle = random.Random(seed)
-    while True:
-        shuffle.shuffle(order)
-        yield from order
+    def __call__(self, seed: int, epoch: int) -> NDArray[np.int64]:
+        start = 0
+        chosen = []
+        for task, size in enumerate(self.sizes):
+            chosen.append(start + self._part(task, size, seed, epoch))
+            start += size
+        together = np.concatenate(chosen)
+        return together[np.random.default_rng([seed, epoch]).permutation(len(together))]
+
+    def _count(self, size: int) -> int:
+        return size if self.limit is None else min(size, self.limit)
+
+    def _part(self, task: int, size: int, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Examples ``epoch * count`` to ``(epoch + 1) * count`` of the endless shuffled rounds."""
+        count = self._count(size)
+        first, last = epoch * count // size, ((epoch + 1) * count - 1) // size
+        rounds = [np.random.default_rng([seed, task, n]).permutation(size) for n in range(first, last + 1)]
+        begin = epoch * count - first * size
+        return np.concatenate(rounds)[begin : begin + count]

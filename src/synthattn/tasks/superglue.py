@@ -73,6 +73,8 @@ class Wsc(Task):
     words around it.
     """
 
+    scored_on = ("validation",)  # the labels of the test split are not public
+
     name = "wsc"
 
     def examples(self, record: Record) -> Iterable[Example]:
@@ -123,6 +125,8 @@ def _content(text: str) -> list[str]:
 class MultiRc(Task):
     """Whether an answer to a question about a text is right; any number of a question's answers may be."""
 
+    scored_on = ("validation",)  # the labels of the test split are not public
+
     name = "multirc"
 
     def examples(self, record: Record) -> Iterable[Example]:
@@ -172,6 +176,8 @@ class MultiRc(Task):
 
 class ReCoRD(Task):
     """Which entity of a text fills the gap in a sentence; several ways to write it are right."""
+
+    scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "record"
 

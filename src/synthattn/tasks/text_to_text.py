@@ -55,12 +55,16 @@ class Summarization(Task):
         "document": ("article", "text", "source"),
         "summary": ("highlights", "title", "headline", "target"),
     }
+    prefix = "summarize: "
 
     def examples(self, record: Record) -> Iterable[Example]:
         summary = self.text(record, "summary")
         yield Example(
-            "summarize: " + _line(self, record, "document"), _line(self, record, "summary"), summary, record.where
+            self.prompt(_line(self, record, "document")), _line(self, record, "summary"), summary, record.where
         )
+
+    def prompt(self, text: str) -> str:
+        return self.prefix + text
 
     def metrics(self) -> Sequence[Metric]:
         return [Rouge(kind) for kind in ("rouge1", "rouge2", "rougeL", "rougeLsum")]
@@ -75,13 +79,17 @@ class Dialogue(Task):
         "history": ("source", "context"),
         "reply": ("target", "response"),
     }
+    compares_vectors = True
 
     def examples(self, record: Record) -> Iterable[Example]:
         said = self._lines(record, "history")
         known = self._lines(record, "persona") if self._has(record, "persona") else []
         reply = _line(self, record, "reply")
-        source = " ".join([*(f"persona: {line}" for line in known), *(f"said: {line}" for line in said)])
+        source = " ".join([*(f"persona: {line}" for line in known), *(self.prompt(line) for line in said)])
         yield Example(source, reply, reply, record.where)
+
+    def prompt(self, text: str) -> str:
+        return f"said: {text}"
 
     def metrics(self) -> Sequence[Metric]:
         return BleuN(1), BleuN(4), Rouge("rougeL"), Meteor(), CiderD()
@@ -104,12 +112,16 @@ class Turns(Task):
     columns = {"text": ("dialogue",)}  # noqa: RUF012
     history = 3
     """How many turns before the reply are read."""
+    compares_vectors = True
 
     def examples(self, record: Record) -> Iterable[Example]:
         turns = [" ".join(turn.split()) for turn in self.text(record, "text").split("__eou__") if turn.strip()]
         for n in range(1, len(turns)):
             said = turns[max(0, n - self.history) : n]
-            yield Example(" ".join(f"said: {turn}" for turn in said), turns[n], turns[n], record.where)
+            yield Example(" ".join(self.prompt(turn) for turn in said), turns[n], turns[n], record.where)
+
+    def prompt(self, text: str) -> str:
+        return Dialogue().prompt(text)
 
     def metrics(self) -> Sequence[Metric]:
         return Dialogue().metrics()

@@ -5,11 +5,13 @@ Docstrings are read from source files, not from imported modules: importing all 
 
 import ast
 import hashlib
+import html
 import importlib.metadata
 import importlib.util
 import json
 import os
 import platform
+import re
 import sysconfig
 import tempfile
 import warnings
@@ -22,7 +24,7 @@ from synthattn.data.builtin.docs_text import paragraphs
 from synthattn.data.cache import cache_folder
 from synthattn.data.source import Record
 
-VERSION = 1
+VERSION = 2
 OTHER = "other"
 MIN_PARAGRAPHS = 100
 """Modules with fewer paragraphs share the label ``other``: no classifier could learn them."""
@@ -32,6 +34,13 @@ _SHARE = 20
 _SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "_internal", "_vendor"}
 _SKIPPED |= {"encodings"}
 _TOPICS = "pydoc_data"
+# What the wheel of torch contains.
+_TORCH = ("torch", "functorch", "torchgen")
+# Documentation in files of its own; histories and licences are none.
+_MANUALS = {"help.html", "extend.txt", "architecture.rst", "README.txt", "README.md"}
+# Folders of headers whose comments are the documentation of the C++ interface; the other ones are generated, or copies.
+_HEADERS = ("ATen/core", "ATen/detail", "c10", "torch")
+_BODIES = ("finalbody", "orelse", "handlers", "body")
 # Files of torch that document the functions of the package itself.
 _TOP = {"__init__", "_torch_docs", "_tensor_docs", "_tensor", "functional"}
 
@@ -134,30 +143,34 @@ def extract() -> list[tuple[str, str]]:
     for path, label in _files():
         for docstring in _docstrings(path):
             for text in paragraphs(docstring):
-                found.setdefault(text.casefold(), (text, label))
+                # Texts that differ in their marks only are the same.
+                found.setdefault(re.sub(r"\W+", " ", text.casefold()), (text, label))
     counts = Counter(label for _, label in found.values())
     return [(text, label if counts[label] >= MIN_PARAGRAPHS else OTHER) for text, label in found.values()]
 
 
 def _files() -> Iterator[tuple[Path, str]]:
-    """Source files and their labels."""
+    """Files and their labels."""
     library = Path(sysconfig.get_paths()["stdlib"])
     for path in _sources(library):
         module = path.relative_to(library).parts[0].removesuffix(".py")
         yield path, "language" if module == _TOPICS else module
-    torch = importlib.util.find_spec("torch")
-    for location in (torch.submodule_search_locations if torch is not None else None) or ():
-        for path in _sources(Path(location)):
-            module = path.relative_to(location).parts[0].removesuffix(".py")
-            yield path, "torch" if module in _TOP else f"torch.{module}"
+    for package in _TORCH:
+        spec = importlib.util.find_spec(package)
+        for location in (spec.submodule_search_locations if spec is not None else None) or ():
+            for path in _sources(Path(location)):
+                module = path.relative_to(location).parts[0].removesuffix(".py")
+                yield path, package if module in _TOP or package != "torch" else f"torch.{module}"
+            for name in _HEADERS:
+                yield from ((path, "torch.cpp") for path in _sources(Path(location, "include", name), ".h"))
 
 
-def _sources(root: Path) -> list[Path]:
+def _sources(root: Path, suffix: str = ".py") -> list[Path]:
     """The files below a folder; sorted, since file systems have orders of their own."""
     found: list[Path] = []
     for folder, inner, files in os.walk(root):
         inner[:] = [name for name in inner if name not in _SKIPPED]
-        found += [Path(folder, name) for name in files if name.endswith(".py")]
+        found += [Path(folder, name) for name in files if name.endswith(suffix) or name in _MANUALS]
     return sorted(found)
 
 
@@ -165,6 +178,12 @@ def _docstrings(path: Path) -> Iterator[str]:
     """The docstrings in a file, and texts that are made docstrings by a call or are topics of ``help()``."""
     try:
         source = path.read_bytes()
+        if path.suffix == ".h":
+            yield from _comments(source) if b"///" in source else ()
+            return
+        if path.suffix != ".py":
+            yield _without_tags(source.decode())
+            return
         # Parsing is slow, and a file without them has no docstring worth it.
         if b'"""' not in source and b"'''" not in source and path.parent.name != _TOPICS:
             return
@@ -179,6 +198,22 @@ def _docstrings(path: Path) -> Iterator[str]:
         yield from _of_definitions(tree)
 
 
+def _without_tags(text: str) -> str:
+    """The text of a page: a blank line for every tag that parts paragraphs, and no code."""
+    if not text.lstrip().startswith("<"):
+        return text
+    text = re.sub(r"<(pre|script|style|title|h\d)\b.*?</\1>", "\n\n", text, flags=re.DOTALL)
+    text = re.sub(r"\n\s*", "\n", text)
+    text = re.sub(r"</?(p|li|ul|ol|dl|dt|dd|div|section|table|tr|td|body|html|head)\b[^>]*>", "\n\n", text)
+    return html.unescape(re.sub(r"<[^>]*>", "", text))
+
+
+def _comments(source: bytes) -> Iterator[str]:
+    """The comments that Doxygen takes for documentation."""
+    for found in re.finditer(r"(?:^[ \t]*///.*\n)+", source.decode(), re.MULTILINE):
+        yield re.sub(r"^[ \t]*///+[!<]?", "", found[0], flags=re.MULTILINE)
+
+
 def _texts(tree: ast.AST) -> Iterator[str]:
     """All strings of more than one line."""
     for node in ast.walk(tree):
@@ -190,14 +225,20 @@ def _of_definitions(tree: ast.Module) -> Iterator[str]:
     todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node, clean=False)
-            if text:
+        match node:
+            case ast.Expr(value=ast.Constant(value=str() as text)):
+                # The first one in a body is its docstring; later ones describe the attribute above them.
                 yield text
-            # Statements only: expressions have no docstrings, and are most of a file.
-            todo += reversed(node.body)
-        elif isinstance(node, ast.If | ast.Try | ast.With):
-            todo += reversed(node.body)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and "doc" in ast.unparse(node.value.func):
-            # torch documents its compiled functions with calls of add_docstr.
-            yield from _texts(node.value)
+            case ast.Expr(value=ast.Call() as call) | ast.Assign(value=ast.Call() as call) if _documents(call.func):
+                # torch documents its compiled functions with calls of add_docstr.
+                yield from _texts(call)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if "doc" in name.lower():
+                yield from _texts(value)
+            case _:
+                # Statements only: expressions have no docstrings, and are most of a file.
+                for part in _BODIES:
+                    todo += reversed(getattr(node, part, ()))
+
+
+def _documents(function: ast.expr) -> bool:
+    return "doc" in (function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")).lower()

@@ -1,0 +1,275 @@
+"""What a variant costs, beside a baseline on the same machine at the same time."""
+
+import gc
+import statistics
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from synthattn.models.generation import SynthesizerGenerationMixin
+
+Batch = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Speeds are times that of the baseline, more than 1 being faster: medians over rounds of ratios within a round."""
+
+    training_speed: float
+    """Of forward, backward and the optimizer's step."""
+    inference_speed: float
+    """Of a forward pass without gradients."""
+    generation_speed: float | None
+    """Of greedy decoding with the cache; None where the model does not write."""
+    training_memory: int
+    """Bytes, see :func:`training_memory`."""
+    spread: dict[str, tuple[float, float]]
+    """The quartiles of the ratios, by the names of the speeds."""
+
+
+def measure(
+    build: Callable[[], nn.Module],
+    baseline: Callable[[], nn.Module],
+    batches: Sequence[Batch],
+    rounds: int = 7,
+    new_tokens: int = 32,
+) -> Measured:
+    """Measure a model against a baseline, both new and on the same batches, one after the other in every round.
+
+    Args:
+        build: makes the model.
+        baseline: makes what it is compared with.
+        batches: as the models take them for training; a round is the next one of them.
+        rounds: of training and of inference; half as many of generation.
+        new_tokens: written in a round of generation; fewer where positions end before.
+
+    Training memory is that of the :func:`heaviest` batch. Chance, threads and the garbage collector are left as they
+    were.
+    """
+    if rounds < 1 or not batches:
+        raise ValueError(f"speed needs at least one round and one batch, got {rounds} and {len(batches)}")
+    with _undisturbed():
+        ratios = _speeds(build(), baseline(), batches, rounds, new_tokens)
+    medians = {name: statistics.median(found) for name, found in ratios.items()}
+    return Measured(
+        medians["training_speed"],
+        medians["inference_speed"],
+        medians.get("generation_speed"),
+        training_memory(build, heaviest(batches)),
+        {name: _quartiles(found) for name, found in ratios.items()},
+    )
+
+
+def heaviest(batches: Sequence[Batch]) -> Batch:
+    """The batch with the most pairs of tokens, for which attention needs the most memory."""
+
+    def pairs(batch: Batch) -> int:
+        texts = [batch[name] for name in ("input_ids", "labels") if name in batch]
+        return sum(text.shape[0] * text.shape[1] ** 2 for text in texts if text.dim() == 2)
+
+    return max(batches, key=pairs)
+
+
+def training_memory(build: Callable[[], nn.Module], batch: Batch) -> int:
+    """Bytes that a training step holds at its peak: parameters, gradients, moments of Adam, activations, the batch.
+
+    On the CPU they are counted exactly, tensor by tensor, and come out the same every time. What a kernel of torch
+    takes while it runs and gives back at its end cannot be seen; a fused attention has such memory, though little. On
+    CUDA the allocator tells, which rounds sizes up and sees all of it but the workspaces that libraries keep.
+    """
+    with _undisturbed():
+        peak, device = _peak(build(), batch)
+        if device.type != "cuda":
+            return peak
+        gc.collect()
+        # What is still there when the model is gone was not the model's.
+        return peak - torch.cuda.memory_allocated(device)
+
+
+def _peak(model: nn.Module, batch: Batch) -> tuple[int, torch.device]:
+    device = _device(model)
+    batch = _on(device, batch)
+    step = _training(model)
+    if device.type == "cuda":
+        step(batch)  # moments are there from the second step on
+        torch.cuda.reset_peak_memory_stats(device)
+        step(batch)
+        return torch.cuda.max_memory_allocated(device), device
+    memory = LiveMemory()
+    for tensor in (*model.parameters(), *model.buffers(), *batch.values()):
+        memory.add(tensor)
+    with memory:
+        step(batch)
+        step(batch)
+    return memory.peak, device
+
+
+class LiveMemory(TorchDispatchMode):
+    """Counts the bytes of all tensors that operations make while it is on, the backward pass included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._sizes: dict[int, int] = {}
+        self._references: dict[int, weakref.ref[Any]] = {}
+
+    def add(self, tensor: Tensor) -> None:
+        """Count the memory behind a tensor until it is given back; what several tensors share counts once."""
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self._sizes:
+            # A storage has one Python object, which lives as long as anything holds the storage, autograd included.
+            self._references[key] = weakref.ref(storage, lambda _: self._forget(key))
+        self.now += size - self._sizes.get(key, 0)
+        self._sizes[key] = size
+        self.peak = max(self.peak, self.now)
+
+    def _forget(self, key: int) -> None:
+        self.now -= self._sizes.pop(key)
+        del self._references[key]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for part in tree_leaves(result):
+            if isinstance(part, Tensor):
+                self.add(part)
+        return result
+
+
+def _speeds(
+    ours: nn.Module, theirs: nn.Module, batches: Sequence[Batch], rounds: int, new_tokens: int
+) -> dict[str, list[float]]:
+    batches = [_on(_device(ours), batch) for batch in batches]
+    # One kind after the other: what a model keeps while its parameters stay the same is then kept, as in real use.
+    ratios = {
+        "training_speed": _ratios(_training(ours), _training(theirs), batches, rounds),
+        "inference_speed": _ratios(_inference(ours), _inference(theirs), batches, rounds),
+    }
+    if _writes(ours):
+        prompt, new_tokens = _cut_for(ours.config, new_tokens)
+        prompts = [prompt(batch) for batch in batches]
+        writers = _generation(ours, new_tokens), _generation(theirs, new_tokens)
+        ratios["generation_speed"] = _ratios(*writers, prompts, (rounds + 1) // 2)
+    return ratios
+
+
+Run = Callable[[Batch], None]
+
+
+def _ratios(ours: Run, theirs: Run, batches: Sequence[Batch], rounds: int) -> list[float]:
+    """How many times faster ours is, for each round."""
+    for run in (ours, theirs):
+        run(heaviest(batches))  # warm up
+    ratios = []
+    for number in range(rounds):
+        batch = batches[number % len(batches)]
+        seconds: dict[Run, float] = {}
+        # Taking turns: nobody always comes after the other.
+        for run in (ours, theirs) if number % 2 == 0 else (theirs, ours):
+            start = time.perf_counter()
+            run(batch)
+            if batch["input_ids"].is_cuda:
+                torch.cuda.synchronize(batch["input_ids"].device)
+            seconds[run] = time.perf_counter() - start
+        ratios.append(seconds[theirs] / seconds[ours])
+    return ratios
+
+
+def _training(model: Any) -> Run:
+    model.train()
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    fused = all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)
+    # The rate does not matter for speed, but must not lead to numbers that do, such as infinity.
+    optimizer = torch.optim.AdamW(parameters, lr=1e-5, fused=fused)
+
+    def run(batch: Batch) -> None:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return run
+
+
+def _inference(model: Any) -> Run:
+    model.eval()
+    # Scoring a text needs no cache; encoders do not know the option.
+    options = {"use_cache": False} if _writes(model) else {}
+
+    def run(batch: Batch) -> None:
+        with torch.no_grad():
+            model(**batch, **options)
+
+    return run
+
+
+def _generation(model: Any, new_tokens: int) -> Run:
+    model.eval()
+
+    def run(batch: Batch) -> None:
+        model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=new_tokens, min_new_tokens=new_tokens)
+
+    return run
+
+
+def _cut_for(config: Any, new_tokens: int) -> tuple[Callable[[Batch], Batch], int]:
+    """How to make a prompt of a batch, and how many tokens to write, so that no position is beyond the last."""
+    last = config.max_position_embeddings
+    if config.is_encoder_decoder:
+        return _whole_texts, min(new_tokens, last)
+    new_tokens = min(new_tokens, max(1, last // 2))
+    return lambda batch: _first_halves(batch, max(1, last - new_tokens)), new_tokens
+
+
+def _whole_texts(batch: Batch) -> Batch:
+    return {name: batch[name] for name in ("input_ids", "attention_mask") if name in batch}
+
+
+def _first_halves(batch: Batch, longest: int) -> Batch:
+    """The start of every text that has as many tokens as half of the longest, without any padding."""
+    ids = batch["input_ids"]
+    kept = batch["attention_mask"] != 0 if "attention_mask" in batch else torch.ones_like(ids, dtype=torch.bool)
+    length = min(longest, max(1, int(kept.sum(-1).max()) // 2))
+    texts = [row[tokens][:length] for row, tokens in zip(ids, kept, strict=True) if int(tokens.sum()) >= length]
+    prompt = torch.stack(texts)
+    return {"input_ids": prompt, "attention_mask": torch.ones_like(prompt)}
+
+
+def _quartiles(found: list[float]) -> tuple[float, float]:
+    if len(found) == 1:
+        return found[0], found[0]
+    low, _, high = statistics.quantiles(found, n=4, method="inclusive")
+    return low, high
+
+
+def _writes(model: nn.Module) -> bool:
+    return isinstance(model, SynthesizerGenerationMixin)
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _on(device: torch.device, batch: Batch) -> Batch:
+    return {name: tensor.to(device) for name, tensor in batch.items()}
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """The same chance every time, given back afterwards, and no collection of garbage in between."""
+    collecting = gc.isenabled()
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), torch.enable_grad():
+        torch.manual_seed(0)
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collecting:
+                gc.enable()

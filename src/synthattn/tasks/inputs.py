@@ -1,0 +1,205 @@
+"""Encoded examples as models take them: one class for each kind of task, and the batches of a whole run."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from synthattn.data.batching import Order, TokenBatches, pad
+from synthattn.data.encoded import Encoded, Packed, Pieces
+from synthattn.data.spans import corrupt, noise_mask, text_length
+from synthattn.tasks.encoding import EncodedSplit
+from synthattn.tasks.mixing import MixedOrder
+
+IGNORED = -100
+"""The label of a place at which nothing is to be predicted."""
+
+START = PADDING = 0
+"""T5's ids: what a decoder reads first is the padding token."""
+
+Ids = NDArray[np.int64]
+Item = tuple[Ids, ...]
+Key = tuple[int, int, bool]
+"""Of an example: the epoch, its number, and whether it counts; False for one that only fills a place."""
+
+
+class Inputs(Dataset[Item]):
+    """Examples by number. An example may depend on the epoch, as those of span corruption do."""
+
+    lengths: Ids
+    """Tokens of each example, for batches of about the same size; of two texts the longer one: both are padded."""
+    order: Order | None = None
+    """Which examples make an epoch; all of them unless given."""
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, key: Key) -> Item:
+        epoch, n, counts = key
+        item = self.item(epoch, n)
+        return item if counts else (*item[:-1], np.full_like(item[-1], IGNORED))
+
+    def item(self, epoch: int, n: int) -> Item:
+        """What is read, and last what is to be predicted."""
+        raise NotImplementedError
+
+    def collate(self, items: Sequence[Item]) -> dict[str, Tensor]:
+        """A batch, padded on the right."""
+        read = pad([item[0] for item in items], PADDING)
+        lengths = np.array([len(item[0]) for item in items])
+        mask = np.arange(read.shape[1]) < lengths[:, None]
+        labels = pad([item[-1] for item in items], IGNORED)
+        return {
+            "input_ids": torch.from_numpy(read),
+            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+            "labels": torch.from_numpy(labels),
+        }
+
+    def batch(self, numbers: Sequence[int], epoch: int = 0) -> dict[str, Tensor]:
+        return self.collate([self[epoch, n, True] for n in numbers])
+
+
+class Pairs(Inputs):
+    """A text to read and a text to write."""
+
+    def __init__(self, split: EncodedSplit, limit: int | None = None) -> None:
+        self.source, self.target = split.source, split.target
+        self.lengths = np.maximum(self.source.lengths, self.target.lengths)[:limit]
+
+    def item(self, epoch: int, n: int) -> Item:
+        return self.source[n], self.target[n]
+
+
+class Texts(Inputs):
+    """Texts to continue: every token is predicted from those before it, the first one from the start token."""
+
+    def __init__(self, texts: Pieces, limit: int | None = None) -> None:
+        self.texts = texts
+        self.lengths = texts.lengths[:limit] + 1
+
+    def item(self, epoch: int, n: int) -> Item:
+        text = self.texts[n]
+        return np.append(START, text), np.append(IGNORED, text)
+
+
+class Spans(Inputs):
+    """Texts with parts left out, which are to be written: others in every epoch."""
+
+    def __init__(
+        self, texts: Packed, first_sentinel: int, end: int, seed: int, density: float, mean_span: float
+    ) -> None:
+        self.texts, self.first_sentinel, self.end, self.seed = texts, first_sentinel, end, seed
+        self.density, self.mean_span = density, mean_span
+        self.lengths = texts.lengths
+
+    def item(self, epoch: int, n: int) -> Item:
+        text = self.texts[n]
+        mask = noise_mask(len(text), self.density, self.mean_span, np.random.default_rng([self.seed, epoch, n]))
+        return corrupt(text, mask, self.first_sentinel, self.end)
+
+
+class Classes(Inputs):
+    """A text to read and the number of its class."""
+
+    def __init__(self, split: EncodedSplit, limit: int | None = None) -> None:
+        self.source, self.target = split.source, split.target
+        self.lengths = self.source.lengths[:limit]
+
+    def item(self, epoch: int, n: int) -> Item:
+        return self.source[n], self.target[n]
+
+    def collate(self, items: Sequence[Item]) -> dict[str, Tensor]:
+        batch = super().collate(items)
+        return {**batch, "labels": batch["labels"].squeeze(1)}
+
+
+class Mixed(Inputs):
+    """Several tasks as one, in proportion to their sizes, none counting as larger than ``limit``."""
+
+    def __init__(self, parts: Sequence[Inputs], limit: int | None) -> None:
+        self.parts = list(parts)
+        sizes = [len(part) for part in parts]
+        self.starts = np.cumsum([0, *sizes])
+        self.lengths = np.concatenate([part.lengths for part in parts])
+        self.order = MixedOrder(sizes, limit)
+
+    def item(self, epoch: int, n: int) -> Item:
+        part = int(np.searchsorted(self.starts, n, side="right")) - 1
+        return self.parts[part].item(epoch, n - int(self.starts[part]))
+
+
+def spans(
+    texts: Encoded, inputs: int, tokenizer: Any, seed: int, density: float = 0.15, mean_span: float = 3.0
+) -> Spans:
+    """Span corruption of packed texts, such that inputs have at most ``inputs`` tokens."""
+    length, answer = text_length(inputs, density, mean_span)
+    sentinels = round(length * density / mean_span)
+    if sentinels > 100:
+        raise ValueError(
+            f"inputs of {inputs} tokens need {sentinels} sentinels, the vocabulary has 100; make inputs shorter"
+        )
+    if answer > inputs:
+        raise ValueError(f"answers of span corruption would have {answer} tokens, the model takes {inputs}")
+    return Spans(
+        Packed(texts, length), tokenizer.convert_tokens_to_ids("<extra_id_0>"), tokenizer.eos_token_id, seed, density,
+        mean_span,
+    )  # fmt: skip
+
+
+class RunBatches:
+    """The batches of a whole run, epoch after epoch: what ``torch.utils.data.DataLoader`` takes as batch sampler.
+
+    Args:
+        batches: those of an epoch.
+        count: how many in all.
+        rank: which of the processes this is: each takes its share of every batch.
+        world: how many processes there are.
+    """
+
+    def __init__(self, batches: TokenBatches, count: int, rank: int = 0, world: int = 1) -> None:
+        self.batches, self.count, self.rank, self.world = batches, count, rank, world
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        left = self.count
+        epoch = 0
+        while left:
+            self.batches.set_epoch(epoch)
+            for batch in self.batches.batches()[:left]:
+                # A process for which nothing is left computes an example that does not count: all must take part.
+                mine = batch[self.rank :: self.world]
+                yield [(epoch, n, True) for n in mine] or [(epoch, batch[0], False)]
+                left -= 1
+            epoch += 1
+
+    def until(self, tokens: int) -> int:
+        """How many batches have that many tokens."""
+        seen = count = epoch = 0
+        while seen < tokens:
+            self.batches.set_epoch(epoch)
+            for batch in self.batches.batches():
+                seen += int(self.batches.lengths[batch].sum())
+                count += 1
+                if seen >= tokens:
+                    break
+            epoch += 1
+        return count
+
+    def seen(self, count: int) -> tuple[int, float]:
+        """Tokens in the first batches, and epochs that these are."""
+        tokens = epoch = 0
+        left = count
+        while True:
+            self.batches.set_epoch(epoch)
+            batches = self.batches.batches()
+            tokens += sum(int(self.batches.lengths[batch].sum()) for batch in batches[:left])
+            if left <= len(batches):
+                return tokens, epoch + left / len(batches)
+            left -= len(batches)
+            epoch += 1

@@ -1,0 +1,121 @@
+"""Checkpoints that are whole or are not used: each has a seal, written last, that says what must be in it."""
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+SEAL = "seal.json"
+PREFIX = "checkpoint-"
+WEIGHTS = "model.safetensors"
+
+
+def step_of(folder: Path) -> int:
+    return int(folder.name.removeprefix(PREFIX))
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """All checkpoints of a run, whole or not, the newest first."""
+    found = [f for f in run.glob(f"{PREFIX}*") if f.is_dir() and f.name.removeprefix(PREFIX).isdigit()]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def seal(folder: Path) -> None:
+    """Say that a checkpoint is whole. What it says is true after a power cut too: the files are on the disk first."""
+    content = {}
+    for file in sorted(folder.iterdir()):
+        if file.name != SEAL:
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+            content[file.name] = [file.stat().st_size, _checksum(file)]
+    write_text(folder / SEAL, json.dumps(content))
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint, in a few words; None where it is whole."""
+    try:
+        content = json.loads((folder / SEAL).read_text())
+    except FileNotFoundError:
+        return "is only half written"
+    except (OSError, ValueError) as error:
+        return f"cannot be read: {error}"
+    for name, (size, checksum) in content.items():
+        file = folder / name
+        if not file.is_file():
+            return f"lacks {name}"
+        if file.stat().st_size != size or _checksum(file) != checksum:
+            return f"has a damaged {name}"
+    return None
+
+
+def last_good(run: Path) -> tuple[Path | None, list[str]]:
+    """The newest whole checkpoint, and what is to be told about newer ones."""
+    complaints = []
+    for folder in checkpoints(run):
+        wrong = damage(folder)
+        if wrong is None:
+            return folder, complaints
+        complaints.append(f"{folder.name} {wrong}, and is not used")
+    return None, complaints
+
+
+def prune(run: Path, keep: int, best: int | None) -> None:
+    """Remove all but the newest whole checkpoints, and the best one."""
+    whole = [folder for folder in checkpoints(run) if (folder / SEAL).exists()]
+    for folder in whole[keep:]:
+        if step_of(folder) != best:
+            # The seal first: what is left after an interruption is not taken for a checkpoint.
+            (folder / SEAL).unlink()
+            shutil.rmtree(folder)
+
+
+def average(folders: Iterable[Path], target: Path) -> int:
+    """Write the mean of the weights of several checkpoints; how many they were.
+
+    What is not a floating-point number, and matrices that are not trained, are the same in all of them.
+    """
+    totals: dict[str, Tensor] = {}
+    kinds: dict[str, torch.dtype] = {}
+    count = 0
+    for folder in folders:
+        with safe_open(folder / WEIGHTS, "pt") as file:
+            for name in file.keys():  # noqa: SIM118 (it is no dictionary)
+                tensor = file.get_tensor(name)
+                kinds[name] = tensor.dtype
+                if count == 0:
+                    totals[name] = tensor.double() if tensor.is_floating_point() else tensor
+                elif tensor.is_floating_point():
+                    totals[name] += tensor.double()
+        count += 1
+    if not count:
+        raise ValueError("there are no checkpoints to average")
+    means = {n: ((t / count).to(kinds[n]) if kinds[n].is_floating_point else t).contiguous() for n, t in totals.items()}
+    beside = target.with_name(target.name + ".part")
+    save_file(means, beside, metadata={"format": "pt"})
+    beside.replace(target)
+    return count
+
+
+def write_text(path: Path, text: str) -> None:
+    """Written beside and renamed: a reader, or the next start, sees the old text or the new one."""
+    beside = path.with_name(path.name + ".part")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def _checksum(file: Path) -> int:
+    value = 0
+    with file.open("rb") as handle:
+        while block := handle.read(1 << 20):
+            value = zlib.crc32(block, value)
+    return value

@@ -1,0 +1,338 @@
+"""Scores of a model: its predictions for a split, and the metrics of the task on them."""
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from synthattn.data.batching import TokenBatches
+from synthattn.data.encoded import Pieces
+from synthattn.metrics.averages import suite_average
+from synthattn.metrics.base import Metric, Rows, Score
+from synthattn.metrics.bootstrap import interval
+from synthattn.metrics.embedding import EmbeddingSimilarity
+from synthattn.metrics.vectors import load_vectors
+from synthattn.tasks.base import Example, Task
+from synthattn.tasks.encoding import examples
+from synthattn.tasks.inputs import IGNORED, Classes, Inputs, Pairs, Texts, spans
+from synthattn.training.checkpoints import write_text
+from synthattn.training.prepare import VALIDATION_SEED, Part, encode_for_evaluation, packed
+from synthattn.training.settings import EvaluationSettings
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many examples are done."""
+
+EXTRA_TOKENS = 50
+"""Answers may be that much longer than what was read, as in Tensor2Tensor."""
+
+
+@dataclass
+class Scored:
+    """A metric, what it was computed from, and its value."""
+
+    metric: Metric
+    rows: Rows
+    score: Score
+    low: float
+    high: float
+    """The bootstrap interval of 95 %."""
+
+    def as_dict(self) -> dict[str, Any]:
+        score = self.score
+        return {
+            "value": score.value,
+            "low": self.low,
+            "high": self.high,
+            "definition": score.definition,
+            "higher_is_better": score.higher_is_better,
+            "parts": score.parts,
+        }
+
+
+@dataclass
+class Evaluation:
+    """All scores, the main one first."""
+
+    scored: dict[str, Scored]
+    predictions: list[dict[str, Any]] = field(default_factory=list)
+    """What was asked, what was expected and what was answered; nothing for models that only score a text."""
+    splits: dict[str, str] = field(default_factory=dict)
+    examples: int = 0
+    unparsable: int = 0
+    """Answers that say nothing that the task understands."""
+    truncated: int = 0
+    """Examples of which the model saw only a part."""
+    seconds: float = 0.0
+
+    def facts(self) -> dict[str, Any]:
+        """For the record."""
+        return {
+            "splits": self.splits,
+            "examples": self.examples,
+            "unparsable": self.unparsable,
+            "truncated": self.truncated,
+        }
+
+    def save(self, folder: Path) -> None:
+        """Predictions as JSON lines, and the rows that bootstraps draw from."""
+        if self.predictions:
+            lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in self.predictions)
+            write_text(folder / "predictions.jsonl", lines)
+        beside = folder / "rows.part.npz"
+        np.savez_compressed(beside, **{name: one.rows for name, one in self.scored.items()})
+        beside.replace(folder / "rows.npz")
+
+
+def load_rows(folder: Path) -> dict[str, Rows]:
+    with np.load(folder / "rows.npz", allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}
+
+
+def main_metric(evaluation: Mapping[str, Any]) -> str:
+    return next(iter(evaluation))
+
+
+def evaluate(
+    model: nn.Module,
+    tokenizer: Any,
+    parts: Sequence[Part],
+    settings: EvaluationSettings,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Predict and score. The model is in eval mode during this, and as before after it."""
+    training = model.training
+    model.eval()
+    started = time.monotonic()
+    try:
+        with torch.inference_mode():
+            return _evaluate(model, tokenizer, parts, settings, progress or (lambda done, total: None), started)
+    finally:
+        model.train(training)
+
+
+def _evaluate(
+    model: Any,
+    tokenizer: Any,
+    parts: Sequence[Part],
+    settings: EvaluationSettings,
+    progress: Progress,
+    started: float,
+) -> Evaluation:
+    result = Evaluation({})
+    groups: dict[str, dict[str, Scored]] = {}
+    for part in parts:
+        for name, split in part.evaluation_splits(settings.split).items():
+            asked, answers = _predict(model, tokenizer, part, split, settings, progress, result)
+            groups[name] = score(_metrics(part.task, model, tokenizer, settings), answers, asked)
+            result.splits[name] = split
+    result.scored = merged(groups)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def merged(groups: Mapping[str, Mapping[str, Scored]]) -> dict[str, Scored]:
+    """The scores of one task, or those of several by task and metric with their mean first."""
+    if len(groups) == 1:
+        return dict(next(iter(groups.values())))
+    parts = {(task, name): one for task, scores in groups.items() for name, one in scores.items()}
+    mean = suite_average({key: one.metric for key, one in parts.items()})
+    rows = mean.joined([parts[key].rows for key in mean.keys])
+    named = {f"{task} {name}": one for (task, name), one in parts.items()}
+    return {mean.name: _scored(mean, rows)} | named
+
+
+def score(metrics: Sequence[Metric], answers: Sequence[Any], asked: Sequence[Example]) -> dict[str, Scored]:
+    """All metrics of predictions against the references of the examples."""
+    if not answers:
+        raise ValueError("nothing to score: the split has no examples")
+    references = [example.reference for example in asked]
+    return {metric.name: _scored(metric, metric.rows(answers, references)) for metric in metrics}
+
+
+def _scored(metric: Metric, rows: Rows) -> Scored:
+    value = Score(metric.name, metric.value(rows), metric.definition, metric.higher_is_better, metric.parts(rows))
+    # Corpus metrics of many examples take their time, and a few hundred draws tell an interval well enough.
+    low, high = interval(metric, rows, samples=1000 if len(rows) * rows.shape[1] < 50_000 else 300)
+    return Scored(metric, rows, value, low, high)
+
+
+def _predict(
+    model: Any,
+    tokenizer: Any,
+    part: Part,
+    split: str,
+    settings: EvaluationSettings,
+    progress: Progress,
+    result: Evaluation,
+) -> tuple[list[Example], list[Any]]:
+    """The examples of a split and what the model says about each, as metrics want it."""
+    longest = model.config.max_position_embeddings
+    task = part.task
+    encoded = encode_for_evaluation(part, split, tokenizer, longest)
+    result.truncated += encoded.counts.truncated
+    asked = list(itertools.islice(examples(task, part.source, split), settings.limit))
+    result.examples += len(asked)
+    if task.kind == "span-corruption":
+        hidden = spans(encoded.target, longest, tokenizer, VALIDATION_SEED)
+        hidden.lengths = hidden.lengths[: settings.limit]
+        nats, counts = _nats_by_item(model, hidden, settings, progress)
+        answers = [(nat, count, 0, 0) for nat, count in zip(nats, counts, strict=True)]
+        return [Example("", "", None, "") for _ in answers], answers
+    if task.kind == "causal-lm":
+        return asked, _likelihoods(model, packed(task, encoded.target, longest), asked, settings, progress)
+    if task.kind == "classification":
+        inputs = Classes(encoded, settings.limit)
+        chosen = _classify(model, inputs, settings, progress)
+        names = task.labels.names  # pyright: ignore[reportAttributeAccessIssue]
+        for example, answer in zip(asked, chosen, strict=True):
+            result.predictions.append(
+                {"source": example.source, "reference": example.target, "prediction": names[answer]}
+            )
+        return asked, chosen
+    texts = _write(model, tokenizer, Pairs(encoded, settings.limit), settings, progress)
+    answers = [task.parse(text, example) for text, example in zip(texts, asked, strict=True)]
+    result.unparsable += sum(answer is None for answer in answers)
+    for example, text in zip(asked, texts, strict=True):
+        result.predictions.append({"source": example.source, "reference": example.target, "prediction": text})
+    return asked, answers
+
+
+def _batches(inputs: Inputs, tokens: int, progress: Progress) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+    """Sorted by length; progress is told after each."""
+    batches = TokenBatches(inputs.lengths, max(tokens, int(inputs.lengths.max())), seed=None).batches()
+    done = 0
+    # The longest first: where memory is too small, this is known at once.
+    for numbers in reversed(batches):
+        yield numbers, inputs.batch(numbers)
+        done += len(numbers)
+        progress(done, len(inputs))
+
+
+def _on(batch: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
+    return {name: value.to(model.device) for name, value in batch.items()}
+
+
+def _write(model: Any, tokenizer: Any, inputs: Inputs, settings: EvaluationSettings, progress: Progress) -> list[str]:
+    texts = [""] * len(inputs)
+    for numbers, batch in _batches(inputs, settings.batch_tokens, progress):
+        for n, text in zip(numbers, write(model, tokenizer, batch, settings), strict=True):
+            texts[n] = text
+    return texts
+
+
+def write(model: Any, tokenizer: Any, batch: Mapping[str, Tensor], settings: EvaluationSettings) -> list[str]:
+    """What the model writes for each text of a batch."""
+    batch = _on(batch, model)
+    longest = model.config.max_position_embeddings - 1
+    limit = settings.max_new_tokens or batch["input_ids"].shape[1] + EXTRA_TOKENS
+    options: dict[str, Any] = {}
+    if settings.beams > 1:
+        options = {
+            "length_penalty": settings.length_penalty,
+            "length_penalty_form": settings.length_penalty_form,
+            "early_stopping": True,
+        }
+    found = model.generate(
+        input_ids=batch["input_ids"],
+        attention_mask=batch["attention_mask"],
+        do_sample=False,
+        num_beams=settings.beams,
+        max_new_tokens=min(limit, longest),
+        **options,
+    )
+    return tokenizer.batch_decode(found, skip_special_tokens=True)
+
+
+def _classify(model: Any, inputs: Inputs, settings: EvaluationSettings, progress: Progress) -> list[int]:
+    chosen = np.zeros(len(inputs), np.int64)
+    for numbers, batch in _batches(inputs, settings.batch_tokens, progress):
+        batch = _on(batch, model)
+        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        chosen[numbers] = logits.argmax(-1).cpu().numpy()
+    return chosen.tolist()
+
+
+def token_nats(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
+    """The negative log-likelihood of each label, 0 where there is none, as wide as the labels."""
+    batch = _on(batch, model)
+    labels = batch["labels"]
+    logits = model(**batch).logits
+    nats = torch.zeros(labels.shape, device=labels.device)
+    if not model.config.is_encoder_decoder:
+        logits, labels = logits[:, :-1], labels[:, 1:]
+    found = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED, reduction="none")
+    nats[:, -labels.shape[1] :] = found.view(labels.shape)
+    return nats
+
+
+def _nats_by_item(
+    model: Any, inputs: Inputs, settings: EvaluationSettings, progress: Progress
+) -> tuple[list[float], list[int]]:
+    nats = np.zeros(len(inputs))
+    counts = np.zeros(len(inputs), np.int64)
+    for numbers, batch in _batches(inputs, settings.batch_tokens, progress):
+        nats[numbers] = token_nats(model, batch).double().sum(1).cpu().numpy()
+        counts[numbers] = (batch["labels"] != IGNORED).sum(1).numpy()
+    return nats.tolist(), counts.tolist()
+
+
+def _likelihoods(
+    model: Any, pieces: Pieces, asked: Sequence[Example], settings: EvaluationSettings, progress: Progress
+) -> list[tuple[float, int, int, int]]:
+    """Of each text: its negative log-likelihood, tokens, words and bytes, whichever pieces its tokens were in."""
+    ends = pieces.texts.ends[: len(asked)]
+    inputs = Texts(pieces, int(np.searchsorted(pieces.starts, ends[-1])))
+    by_token: NDArray[np.float64] = np.zeros(len(pieces.texts.ids))
+    for numbers, batch in _batches(inputs, settings.batch_tokens, progress):
+        for n, nats in zip(numbers, token_nats(model, batch).double().cpu().numpy(), strict=True):
+            start, stop = int(pieces.starts[n]), int(pieces.starts[n + 1])
+            by_token[start:stop] = nats[1 : 1 + stop - start]
+    sums = np.diff(np.append(0.0, np.cumsum(by_token))[np.append(0, ends)])
+    tokens = np.diff(ends, prepend=0)
+    return [
+        (float(nats), int(count), example.reference.words, example.reference.bytes)
+        for nats, count, example in zip(sums, tokens, asked, strict=True)
+    ]
+
+
+def _metrics(task: Task, model: Any, tokenizer: Any, settings: EvaluationSettings) -> list[Metric]:
+    metrics = list(task.metrics())
+    if task.compares_vectors:
+        if settings.vectors is None:
+            vectors, origin = OwnVectors(model, tokenizer), "the model's own, of a word the mean of its tokens"
+        else:
+            vectors, origin = load_vectors(settings.vectors), Path(settings.vectors).name
+        metrics += [EmbeddingSimilarity(kind, vectors, origin) for kind in ("average", "greedy", "extrema")]
+    return metrics
+
+
+class OwnVectors(Mapping[str, NDArray[np.float32]]):
+    """A vector for any word: the mean of what the model's embedding has for its tokens."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.weight = model.get_input_embeddings().weight.detach().float().cpu().numpy()
+        self.tokenizer = tokenizer
+        self.found: dict[str, NDArray[np.float32]] = {}
+
+    def __getitem__(self, word: str) -> NDArray[np.float32]:
+        if word not in self.found:
+            ids = self.tokenizer(word, add_special_tokens=False).input_ids
+            if not ids:
+                raise KeyError(word)
+            self.found[word] = self.weight[ids].mean(0)
+        return self.found[word]
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.found)

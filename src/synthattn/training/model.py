@@ -1,0 +1,114 @@
+"""A model for settings, with first weights that do not depend on its attention."""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from synthattn.messages import suggestion
+from synthattn.models.compat import StrictDataclassError
+from synthattn.models.configuration import SynthesizerConfig
+from synthattn.models.describe import MODELS
+from synthattn.models.modeling import SynthesizerPreTrainedModel
+from synthattn.models.presets import PRESETS
+from synthattn.synthesizers.base import Synthesizer
+from synthattn.synthesizers.mixture import Mixture
+from synthattn.tasks.base import Kind
+from synthattn.training.settings import ModelSettings
+
+MODEL_OF: dict[Kind, str] = {
+    "seq2seq": "seq2seq",
+    "span-corruption": "seq2seq",
+    "causal-lm": "causal-lm",
+    "classification": "classifier",
+}
+
+
+def configuration(settings: ModelSettings, **fields: Any) -> SynthesizerConfig:
+    """The configuration that settings ask for; ``fields`` are those that the data decides."""
+    if settings.start is not None:
+        return saved_configuration(Path(settings.start))
+    if settings.preset not in PRESETS:
+        raise ValueError(f"unknown preset {settings.preset!r}{suggestion(settings.preset, PRESETS)}")
+    try:
+        return PRESETS[settings.preset](settings.attention, **(settings.fields | fields))
+    except StrictDataclassError as error:
+        raise ValueError(f"model: {' '.join(str(error).split())}") from error
+
+
+def saved_configuration(folder: Path) -> SynthesizerConfig:
+    from synthattn.models.describe import find
+
+    return find(str(folder), None)[0]
+
+
+def build(config: SynthesizerConfig, kind: Kind, seed: int) -> SynthesizerPreTrainedModel:
+    """A new model. Each of its parts starts from a seed of its own, made of ``seed`` and the name of the part.
+
+    So models that differ in their attention alone start alike in all that they share.
+    """
+    with torch.random.fork_rng(devices=[]):
+        model = MODELS[MODEL_OF[kind]](config)
+        initialise(model, seed)
+    return model
+
+
+def load(folder: Path) -> SynthesizerPreTrainedModel:
+    """A saved model of any kind."""
+    from synthattn.models.describe import find
+
+    _, kind = find(str(folder), None)
+    return MODELS[kind].from_pretrained(folder)
+
+
+def initialise(model: SynthesizerPreTrainedModel, seed: int) -> None:
+    """Give all parts new first values. Changes the global random state."""
+    output = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    tied = output if model.config.tie_word_embeddings else None
+    for name, module in _named(model, ""):
+        if module is not tied:
+            digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+            torch.manual_seed(int.from_bytes(digest[:8], "big"))
+            model._init_weights(module)
+
+
+def _named(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
+    """All parts by name, outer ones first. A synthesizer is named by what it is, alone or in a mixture."""
+    yield path, module
+    seen: dict[str, int] = {}
+    for name, child in module.named_children():
+        if isinstance(module, Mixture) and name == "terms":
+            for term in child.children():
+                kind = term.name if isinstance(term, Synthesizer) else type(term).__name__
+                seen[kind] = seen.get(kind, 0) + 1
+                yield from _named(term, f"{path.removesuffix('.mixture')}.{kind}{seen[kind] if seen[kind] > 1 else ''}")
+        elif isinstance(child, Synthesizer):
+            yield from _named(child, f"{path}.{name}.{child.name}")
+        else:
+            yield from _named(child, f"{path}.{name}")
+
+
+def parameters(model: nn.Module) -> int:
+    """Those that are trained, shared ones once."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def matched_control(settings: ModelSettings, kind: Kind, target: int, **fields: Any) -> ModelSettings:
+    """A vanilla model with about ``target`` parameters: its feed-forward layers are wider, as in the paper's control.
+
+    Which part of their control was enlarged the authors do not say.
+    """
+
+    def count(d_ff: int) -> int:
+        changed = ModelSettings(settings.preset, "vanilla", None, settings.fields | {"d_ff": d_ff})
+        with torch.device("meta"):
+            return parameters(MODELS[MODEL_OF[kind]](configuration(changed, **fields)))
+
+    now = configuration(settings, **fields).d_ff
+    slope = count(now + 1) - count(now)
+    d_ff = max(1, now + math.floor((target - count(now)) / slope + 0.5))
+    return ModelSettings(settings.preset, "vanilla", None, settings.fields | {"d_ff": d_ff})

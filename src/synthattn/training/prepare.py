@@ -1,0 +1,202 @@
+"""From settings to what a model learns from and is judged by: tasks, a tokenizer, and examples as token ids."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from synthattn.data.cache import key
+from synthattn.data.encoded import Cut, Encoded, Packed
+from synthattn.data.holdout import HeldOut
+from synthattn.data.open import open_source, parse_columns, with_columns
+from synthattn.data.source import Source
+from synthattn.data.tokenizers import cached_tokenizer, load_tokenizer
+from synthattn.messages import suggestion
+from synthattn.tasks import SUITES, find_task
+from synthattn.tasks.base import Kind, Task
+from synthattn.tasks.classification import Classification
+from synthattn.tasks.encoding import EncodedSplit, Limits, encode, examples
+from synthattn.tasks.inputs import Classes, Inputs, Mixed, Pairs, Texts, spans
+from synthattn.training.settings import DataSettings
+
+VALIDATION_SEED = 0
+"""Of what span corruption hides from the validation loss: the same in every run."""
+
+
+@dataclass
+class Part:
+    """One task on one source; a run has several where a suite is learned."""
+
+    task: Task
+    source: Source
+
+    def evaluation_splits(self, chosen: str | None) -> dict[str, str]:
+        """What is to be scored, by name: usually one split; MNLI has two, which are tasks of their own."""
+        splits = self.source.splits
+        if chosen is not None and chosen not in splits:
+            raise ValueError(f"{self.source.name} has no split {chosen!r}{suggestion(chosen, splits)}")
+        if chosen is None:
+            chosen = next((split for split in self.task.scored_on if split in splits), splits[-1])
+        parts = {f"{self.task.name}-{end}": f"{chosen}_{end}" for end in ("matched", "mismatched")}
+        return parts if all(split in splits for split in parts.values()) else {self.task.name: chosen}
+
+
+@dataclass
+class Prepared:
+    """Data that is ready, whatever the model."""
+
+    parts: list[Part]
+    kind: Kind
+    tokenizer: Any
+    longest: int
+    """Tokens of the longest input."""
+    train: Inputs
+    validation: Inputs
+    facts: dict[str, Any] = field(default_factory=dict)
+    """For the record: fingerprints and counts."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes, for a classifier."""
+        task = self.parts[0].task
+        return task.labels.names if isinstance(task, Classification) and task.labels else ()
+
+
+def open_parts(settings: DataSettings) -> list[Part]:
+    """The tasks of a run, each with its source."""
+    if settings.task in SUITES:
+        return [_part(settings, find_task(name), place) for name, place in _places(settings)]
+    return [_part(settings, find_task(settings.task), settings.source)]
+
+
+def prepare(settings: DataSettings, longest: int, evaluate_tokens: int, start: Path | None = None) -> Prepared:
+    """Read, tokenise and encode, or find it done.
+
+    Args:
+        settings: what to learn from.
+        longest: tokens of the longest input of the model.
+        evaluate_tokens: how many of the validation split are for the validation loss.
+        start: a saved model whose tokenizer is to be used.
+    """
+    parts = open_parts(settings)
+    tokenizer = load_tokenizer(start) if start is not None else _tokenizer(settings, parts)
+    kind = parts[0].task.kind
+    limits = Limits(longest, longest, settings.over_long)
+    encoded = {split: [_encode(part, split, tokenizer, limits) for part in parts] for split in ("train", "validation")}
+    train = _inputs(parts, encoded["train"], tokenizer, longest, settings.train_examples, settings.mix_limit, None)
+    validation = _inputs(parts, encoded["validation"], tokenizer, longest, None, None, evaluate_tokens)
+    facts = {
+        "sources": {part.source.name: part.source.fingerprint() for part in parts},
+        "tokenizer": key(tokenizer.backend_tokenizer.to_str()),
+        "vocabulary": len(tokenizer),
+        "train_inputs": len(train),
+        "validation_inputs": len(validation),
+    }
+    notes = [note for part in parts for note in part.source.notes]
+    for split, found in encoded.items():
+        facts[split] = [asdict(one.counts) for one in found]
+        for part, one in zip(parts, found, strict=True):
+            for what in ("truncated", "dropped"):
+                count = getattr(one.counts, what)
+                if count:
+                    total = one.counts.examples + one.counts.dropped
+                    notes.append(f"{part.source.name}, {split}: {count:,} of {total:,} examples too long, and {what}")
+    return Prepared(parts, kind, tokenizer, longest, train, validation, facts, notes)
+
+
+def encode_for_evaluation(part: Part, split: str, tokenizer: Any, longest: int) -> EncodedSplit:
+    """All examples of a split, none dropped, so that predictions and references stay side by side."""
+    return encode(part.task, part.source, split, tokenizer, Limits(longest, longest, "truncate"), training=False)
+
+
+def _part(settings: DataSettings, task: Task, place: str) -> Part:
+    source: Source = open_source(place)
+    if settings.columns:
+        source = with_columns(source, parse_columns(settings.columns))
+    source = HeldOut(source)
+    if "train" not in source.splits:
+        raise ValueError(f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*")
+    if isinstance(task, Classification):
+        task = task.with_labels(source.read("train"))
+    return Part(task, source)
+
+
+def _places(settings: DataSettings) -> Iterator[tuple[str, str]]:
+    """The source of each task of a suite: a folder that is called as the task, or its name on the hub."""
+    names = SUITES[settings.task]
+    if settings.source.startswith("hub:"):
+        yield from ((name, f"{settings.source}/{_short(name)}") for name in names)
+        return
+    folder = Path(settings.source).expanduser()
+    if not folder.is_dir():
+        raise ValueError(f"{settings.task} needs a folder with a folder for each task, there is none at {folder}")
+    found = {_short(entry.name): entry for entry in sorted(folder.iterdir()) if entry.is_dir()}
+    some = [(name, str(found[_short(name)])) for name in names if _short(name) in found]
+    if not some:
+        raise ValueError(f"{folder} holds no folder of a task of {settings.task}, such as {_short(names[0])}")
+    yield from some
+
+
+def _short(name: str) -> str:
+    return name.lower().removeprefix("superglue-").replace("-", "").replace("_", "")
+
+
+def _tokenizer(settings: DataSettings, parts: list[Part]) -> Any:
+    texts = (
+        text
+        for part in parts
+        for example in examples(part.task, part.source, "train", training=True)
+        for text in ((example.source,) if part.task.kind == "classification" else (example.source, example.target))
+        if text
+    )
+    fingerprint = key(*(part.source.fingerprint() for part in parts))
+    names = ",".join(part.task.name for part in parts)
+    tokenizer, _ = cached_tokenizer(settings.tokenizer, texts, settings.vocab_size, fingerprint, names)
+    return tokenizer
+
+
+def _encode(part: Part, split: str, tokenizer: Any, limits: Limits) -> EncodedSplit:
+    return encode(part.task, part.source, split, tokenizer, limits, training=True)
+
+
+def _inputs(
+    parts: list[Part],
+    encoded: list[EncodedSplit],
+    tokenizer: Any,
+    longest: int,
+    limit: int | None,
+    mix_limit: int | None,
+    tokens: int | None,
+) -> Inputs:
+    found = [_one(part.task, one, tokenizer, longest, limit, tokens) for part, one in zip(parts, encoded, strict=True)]
+    for part, inputs in zip(parts, found, strict=True):
+        if len(inputs) == 0:
+            raise ValueError(f"{part.source.name}: no example is left to learn from")
+    return found[0] if len(found) == 1 else Mixed(found, mix_limit)
+
+
+def _one(
+    task: Task, split: EncodedSplit, tokenizer: Any, longest: int, limit: int | None, tokens: int | None
+) -> Inputs:
+    inputs: Inputs
+    if task.kind == "seq2seq":
+        inputs = Pairs(split, limit)
+    elif task.kind == "classification":
+        inputs = Classes(split, limit)
+    elif task.kind == "span-corruption":
+        inputs = spans(split.target, longest, tokenizer, VALIDATION_SEED)
+        inputs.lengths = inputs.lengths[:limit]
+    else:
+        inputs = Texts(packed(task, split.target, longest), limit)
+    if tokens is not None and len(inputs):
+        enough = int(np.searchsorted(np.cumsum(inputs.lengths), tokens)) + 1
+        inputs.lengths = inputs.lengths[:enough]
+    return inputs
+
+
+def packed(task: Task, texts: Encoded, longest: int) -> Packed | Cut:
+    """Texts as a causal model reads them, one place being taken by the start token."""
+    return Packed(texts, longest - 1) if getattr(task, "packed", False) else Cut(texts, longest - 1)

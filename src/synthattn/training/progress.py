@@ -1,0 +1,136 @@
+"""How a run shows what it does: a bar in a terminal, plain lines elsewhere, or nothing."""
+
+import sys
+import time
+from typing import Any, Protocol
+
+from transformers import TrainerCallback
+
+
+class Display(Protocol):
+    """What training and evaluation tell."""
+
+    def note(self, text: str) -> None:
+        """Something to know."""
+        ...
+
+    def step(self, step: int, steps: int, facts: dict[str, str]) -> None:
+        """Training has come this far; ``steps`` is 0 where the end is not known."""
+        ...
+
+    def scored(self, done: int, total: int) -> None:
+        """Evaluation has come this far."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Quiet:
+    """Says nothing."""
+
+    def note(self, text: str) -> None: ...
+
+    def step(self, step: int, steps: int, facts: dict[str, str]) -> None: ...
+
+    def scored(self, done: int, total: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lines:
+    """A line every few seconds, for log files."""
+
+    def __init__(self, prefix: str = "", seconds: float = 10.0) -> None:
+        self.prefix, self.seconds = prefix, seconds
+        self.last = 0.0
+
+    def note(self, text: str) -> None:
+        print(f"{self.prefix}{text}", file=sys.stderr, flush=True)
+
+    def step(self, step: int, steps: int, facts: dict[str, str]) -> None:
+        if self._due(step == steps):
+            shown = "  ".join(f"{name} {value}" for name, value in facts.items())
+            self.note(f"step {step:,}{f'/{steps:,}' if steps else ''}  {shown}")
+
+    def scored(self, done: int, total: int) -> None:
+        if self._due(done == total):
+            self.note(f"scored {done:,}/{total:,}")
+
+    def close(self) -> None: ...
+
+    def _due(self, last: bool) -> bool:
+        if not last and time.monotonic() - self.last < self.seconds:
+            return False
+        self.last = time.monotonic()
+        return True
+
+
+class Bar:
+    """A bar for training and one for evaluation, in a terminal."""
+
+    def __init__(self, name: str, progress: Any = None) -> None:
+        self.name = name
+        self.own = progress is None
+        self.progress = progress or new_progress()
+        if self.own:
+            self.progress.start()
+        self.task = self.progress.add_task(name, total=None, facts="")
+
+    def note(self, text: str) -> None:
+        self.progress.console.print(text, markup=False, highlight=False)
+
+    def step(self, step: int, steps: int, facts: dict[str, str]) -> None:
+        shown = "  ".join(f"{name} {value}" for name, value in facts.items())
+        self.progress.update(self.task, completed=step, total=steps or None, facts=shown)
+
+    def scored(self, done: int, total: int) -> None:
+        self.progress.update(self.task, completed=done, total=total, facts="scoring")
+
+    def close(self) -> None:
+        if self.own:
+            self.progress.stop()
+
+
+def new_progress() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(compact=True),
+        console=Console(stderr=True),
+    )
+
+
+def display(name: str, quiet: bool) -> Display:
+    """The one that suits where it is shown."""
+    if quiet:
+        return Quiet()
+    return Bar(name) if sys.stderr.isatty() else Lines(f"{name}: ")
+
+
+class Reporter(TrainerCallback):
+    """Tells a display how training goes."""
+
+    def __init__(self, display: Display, steps: int) -> None:
+        self.display, self.steps = display, steps
+        self.facts: dict[str, str] = {}
+        self.trainer: Any = None
+        self.started = self.tokens = 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.started, self.tokens = time.monotonic(), self.trainer.tokens
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        self.facts["tokens/s"] = f"{(self.trainer.tokens - self.tokens) / seconds:,.0f}"
+        self.facts["padding"] = f"{1 - self.trainer.tokens / max(1, self.trainer.padded):.0%}"
+        self.display.step(state.global_step, self.steps, self.facts)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        for name, shown in (("loss", "loss"), ("eval_loss", "validation")):
+            if logs and name in logs:
+                self.facts[shown] = f"{logs[name]:.3f}"

@@ -1,0 +1,118 @@
+"""The record of a run: all that is needed to trust its numbers and to get them again."""
+
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from synthattn.training.checkpoints import write_text
+
+FILE = "record.json"
+
+
+@dataclass
+class Record:
+    """Everything but ``times``, ``versions`` and ``hardware`` is the same when a run is done again."""
+
+    status: str = "running"
+    """``running``, ``stopped``, ``failed`` or ``done``."""
+    reason: str = ""
+    """Why it failed."""
+    command: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    data: dict[str, Any] = field(default_factory=dict)
+    """Fingerprints, counts of examples and tokens, and what was truncated or dropped."""
+    model: dict[str, Any] = field(default_factory=dict)
+    steps: int = 0
+    tokens: int = 0
+    """That were learned from, padding not counted."""
+    epochs: float = 0.0
+    loss: list[list[float]] = field(default_factory=list)
+    """Pairs of step and training loss."""
+    validation: list[list[float]] = field(default_factory=list)
+    """Pairs of step and validation loss."""
+    best_step: int | None = None
+    weights: str = ""
+    """Which weights were kept."""
+    scores: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By metric: value, interval, definition."""
+    evaluation: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    times: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    hardware: dict[str, str] = field(default_factory=dict)
+
+    def save(self, run: Path) -> None:
+        write_text(run / FILE, json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n")
+
+
+def load(run: Path) -> Record:
+    """The record in a run's folder."""
+    file = run / FILE
+    if not file.is_file():
+        raise ValueError(f"{run} holds no {FILE}, so it is not the folder of a run")
+    try:
+        found = json.loads(file.read_text())
+        return Record(**found)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file} is damaged: {error}") from error
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers depend on."""
+    names = ("synthattn", "torch", "transformers", "accelerate", "tokenizers", "sentencepiece", "sacrebleu", "numpy")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    commit = _commit()
+    return found | ({"commit": commit} if commit else {})
+
+
+def _commit() -> str | None:
+    """Of the package's own repository, where it runs from one."""
+    here = Path(__file__).parent
+    try:
+        command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+        shown = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    tracked = (here.parents[2] / ".git").exists()
+    return shown.stdout.strip() or None if tracked and shown.returncode == 0 else None
+
+
+def hardware() -> dict[str, str]:
+    """What it runs on."""
+    import torch
+
+    found = {
+        "processor": _processor(),
+        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "threads": str(torch.get_num_threads()),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+    if torch.cuda.is_available():
+        found["accelerators"] = ", ".join(torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count()))
+    return found
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

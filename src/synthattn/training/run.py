@@ -1,0 +1,427 @@
+"""A run: from settings to a folder with a trained model, its record and its scores; stopped and resumed at will."""
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+import yaml
+from tensorboardX import SummaryWriter
+from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
+from transformers.integrations import TensorBoardCallback
+
+from synthattn.data.batching import TokenBatches
+from synthattn.tasks.inputs import RunBatches
+from synthattn.training import checkpoints, record
+from synthattn.training.evaluation import evaluate
+from synthattn.training.model import build, configuration, load, parameters
+from synthattn.training.prepare import Prepared, prepare
+from synthattn.training.progress import Display, Quiet, Reporter
+from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict
+from synthattn.training.trainer import SynthesizerTrainer
+
+SETTINGS, MODEL = "settings.yaml", "model"
+STEPS = 2000
+"""Where nothing else says when to end."""
+
+
+class Stopped(Exception):  # noqa: N818 (it is no error)
+    """A run was asked to stop, and has saved where it was."""
+
+    def __init__(self, run: Path, step: int) -> None:
+        super().__init__(f"stopped at step {step}; everything up to there is saved in {run}")
+        self.run, self.step = run, step
+
+
+@dataclass
+class Plan:
+    """What the settings come to, once the data is known."""
+
+    steps: int
+    """The last step; for runs by time a number that is never reached."""
+    evaluate_every: int
+    save_every: int
+    label_smoothing: float
+
+
+def train(
+    settings: Settings,
+    run: Path,
+    display: Display | None = None,
+    command: str = "",
+    prepared: Prepared | None = None,
+    resume: bool = False,
+) -> record.Record:
+    """Train, score, and leave all of it in the folder ``run``.
+
+    Args:
+        settings: of the run.
+        run: a folder; one that has a run in it is not overwritten.
+        display: is told how it goes.
+        command: what the user typed, for the record.
+        prepared: the data, where several runs share it.
+        resume: go on with what is in the folder, from the last whole checkpoint.
+    """
+    display = display or Quiet()
+    check_hardware(settings.training)
+    main = int(os.environ.get("RANK", "0")) == 0
+    found = _begin(settings, run, command, resume, main)
+    if found.status == "done":
+        display.note(f"{run} is done already")
+        return found
+    try:
+        with _explained_memory(settings.training):
+            return _train(settings, run, found, display, prepared, main)
+    except Stopped:
+        raise
+    except Exception as error:
+        if main:
+            found.status, found.reason = "failed", str(error) or type(error).__name__
+            with contextlib.suppress(OSError):
+                found.save(run)
+        raise
+    finally:
+        display.close()
+
+
+def saved_settings(run: Path) -> Settings:
+    """Those of a run."""
+    file = run / SETTINGS
+    if not file.is_file():
+        raise ValueError(f"{run} holds no {SETTINGS}, so it is not the folder of a run")
+    try:
+        return from_dict(yaml.safe_load(file.read_text()) or {})
+    except yaml.YAMLError as error:
+        raise ValueError(f"{file} is damaged: {' '.join(str(error).split())}") from error
+
+
+def final_model(run: Path) -> Path:
+    """The folder of a run's model; of a run that is not done, its last whole checkpoint."""
+    if (run / MODEL / "config.json").is_file():
+        return run / MODEL
+    folder, _ = checkpoints.last_good(run)
+    if folder is None:
+        raise ValueError(f"{run} has no model yet, and no whole checkpoint")
+    return folder
+
+
+def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool) -> record.Record:
+    if resume:
+        found = record.load(run)
+        if found.status != "done":
+            found.status, found.reason = "running", ""
+        return found
+    if not main:  # the first process makes the folder
+        return record.Record(seed=settings.training.seed)
+    if run.exists() and any(run.iterdir()):
+        raise ValueError(f"{run} is not empty; choose another folder, or go on with --resume {run}")
+    run.mkdir(parents=True, exist_ok=True)
+    checkpoints.write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
+    found = record.Record(
+        command=command,
+        settings=as_dict(settings),
+        seed=settings.training.seed,
+        versions=record.versions(),
+        hardware=record.hardware(),
+        times={"started": record.now(), "training_seconds": 0.0, "starts": 0},
+    )
+    found.save(run)
+    return found
+
+
+def _train(
+    settings: Settings, run: Path, found: record.Record, display: Display, prepared: Prepared | None, main: bool
+) -> record.Record:
+    start = None if settings.model.start is None else Path(settings.model.start)
+    if prepared is None:
+        display.note("preparing the data")
+        prepared = prepare_data(settings)
+    config = configuration(settings.model, **decided_fields(prepared))
+    seed = settings.training.seed
+    # Sums of numbers in another order give other last digits: resumed runs must have the same.
+    model = build(config, prepared.kind, seed) if start is None else load(start)
+    found.data, found.notes = prepared.facts, prepared.notes
+    found.model = {
+        "class": type(model).__name__,
+        "parameters": parameters(model),
+        "configuration": json.loads(model.config.to_json_string(use_diff=False)),
+    }
+    if not (run / MODEL / "config.json").is_file():
+        trainer = _fit(settings, run, found, display, prepared, model)
+        if not main:
+            return found
+        _finish(settings, run, found, trainer, prepared)
+    if not main:
+        return found
+    display.note("scoring")
+    model = load(run / MODEL).to(model.device)
+    result = evaluate(model, prepared.tokenizer, prepared.parts, settings.evaluation, display.scored)
+    result.save(run)
+    found.scores = {name: one.as_dict() for name, one in result.scored.items()}
+    found.evaluation = result.facts()
+    found.times["evaluation_seconds"] = result.seconds
+    found.times["finished"] = record.now()
+    found.status = "done"
+    found.save(run)
+    # What is left of training is of no more use; the model is kept.
+    for folder in checkpoints.checkpoints(run):
+        shutil.rmtree(folder)
+    return found
+
+
+def prepare_data(settings: Settings) -> Prepared:
+    """The data of a run, as long as its model can read."""
+    config = configuration(settings.model)
+    start = None if settings.model.start is None else Path(settings.model.start)
+    return prepare(settings.data, config.max_position_embeddings, settings.training.evaluate_tokens, start)
+
+
+def decided_fields(prepared: Prepared) -> dict[str, Any]:
+    """The fields of a configuration that the data decides."""
+    fields: dict[str, Any] = {"vocab_size": len(prepared.tokenizer)}
+    if prepared.labels:
+        fields["num_labels"] = len(prepared.labels)
+    return fields
+
+
+def plan(settings: TrainingSettings, prepared: Prepared) -> Plan:
+    """How many steps there are, and when to look and to save."""
+    if settings.tokens is not None:
+        batches = RunBatches(_batches(settings, prepared), 0)
+        steps = math.ceil(batches.until(settings.tokens) / settings.accumulation)
+    elif settings.minutes is not None:
+        steps = 10_000_000
+    else:
+        steps = settings.steps or STEPS
+    log = settings.log_every
+    tenth = 200 if settings.minutes is not None else -(-max(1, steps // 10) // log) * log
+    every = settings.evaluate_every or tenth
+    saving = every if settings.keep == "best" else settings.save_every or -(-every // log) * log
+    smoothing = settings.label_smoothing
+    if smoothing is None:
+        smoothing = 0.1 if prepared.kind == "seq2seq" else 0.0
+    return Plan(steps, every, saving, smoothing)
+
+
+def _batches(settings: TrainingSettings, prepared: Prepared) -> TokenBatches:
+    inputs = prepared.train
+    return TokenBatches(inputs.lengths, settings.batch_tokens, settings.seed, order=inputs.order)
+
+
+def _fit(
+    settings: Settings, run: Path, found: record.Record, display: Display, prepared: Prepared, model: Any
+) -> SynthesizerTrainer:
+    training = settings.training
+    planned = plan(training, prepared)
+    checkpoint, complaints = checkpoints.last_good(run)
+    for complaint in complaints:
+        display.note(complaint)
+    if checkpoint is not None:
+        display.note(f"going on from step {checkpoints.step_of(checkpoint):,}")
+    arguments = _arguments(training, planned, run, prepared)
+    batches = RunBatches(
+        _batches(training, prepared),
+        planned.steps * training.accumulation,
+        arguments.process_index,
+        arguments.world_size,
+    )
+    reporter = Reporter(display, 0 if training.minutes is not None else planned.steps)
+    keeper = _Keeper(found, run, training.minutes)
+    callbacks: list[TrainerCallback] = [reporter, keeper]
+    if arguments.process_index == 0:
+        callbacks.append(TensorBoardCallback(SummaryWriter(str(run / "tensorboard"))))
+    if training.patience is not None:
+        callbacks.append(EarlyStoppingCallback(training.patience))
+    trainer = SynthesizerTrainer(
+        model,
+        arguments,
+        prepared.train,
+        batches,
+        prepared.validation,
+        settings.evaluation.batch_tokens,
+        planned.label_smoothing,
+        training.keep_checkpoints,
+        training.keep == "best",
+        callbacks=callbacks,
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    reporter.trainer = keeper.trainer = trainer
+    torch.manual_seed(training.seed)
+    found.times["starts"] = found.times.get("starts", 0) + 1
+    with _interruptible(keeper):
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    keeper.write()
+    if keeper.interrupted:
+        found.status = "stopped"
+        if trainer.args.should_save:
+            found.save(run)
+        raise Stopped(run, trainer.state.global_step)
+    return trainer
+
+
+def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: Prepared) -> TrainingArguments:
+    on_cpu = not torch.cuda.is_available()
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    adam = training.optimizer == "adam"
+    return TrainingArguments(
+        output_dir=str(run),
+        report_to="none",
+        max_steps=planned.steps,
+        gradient_accumulation_steps=training.accumulation,
+        learning_rate=training.learning_rate,
+        lr_scheduler_type={"constant": "constant_with_warmup"}.get(training.schedule, training.schedule),
+        warmup_steps=training.warmup,
+        optim="adamw_torch_fused" if adam else "adafactor",
+        adam_beta1=training.beta1,
+        adam_beta2=training.beta2,
+        adam_epsilon=training.epsilon,
+        weight_decay=training.weight_decay,
+        max_grad_norm=training.clip,
+        seed=training.seed,
+        data_seed=training.seed,
+        bf16=training.precision == "bf16",
+        gradient_checkpointing=training.gradient_checkpointing,
+        torch_compile=training.compile,
+        dataloader_num_workers=training.workers,
+        logging_strategy="steps",
+        logging_steps=training.log_every,
+        logging_nan_inf_filter=False,
+        eval_strategy="steps",
+        eval_steps=planned.evaluate_every,
+        metric_for_best_model="loss",
+        greater_is_better=False,
+        save_strategy="steps",
+        save_steps=planned.save_every,
+        save_total_limit=None,
+        disable_tqdm=True,
+        use_cpu=on_cpu,
+        use_cache=True,  # or the saved configuration would say that there is none
+        ddp_find_unused_parameters=False,
+        remove_unused_columns=False,
+        average_tokens_across_devices=True,
+    )
+
+
+def _finish(
+    settings: Settings, run: Path, found: record.Record, trainer: SynthesizerTrainer, prepared: Prepared
+) -> None:
+    """Choose the weights to keep, and write them with the tokenizer as a model that ``from_pretrained`` reads."""
+    keep = settings.training.keep
+    model: Any = trainer.accelerator.unwrap_model(trainer.model)
+    unfinished = run / f"{MODEL}.part"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    if prepared.labels:
+        model.config.id2label = dict(enumerate(prepared.labels))
+        model.config.label2id = {name: n for n, name in enumerate(prepared.labels)}
+    model.save_pretrained(unfinished)
+    prepared.tokenizer.save_pretrained(unfinished)
+    whole = [folder for folder in checkpoints.checkpoints(run) if checkpoints.damage(folder) is None]
+    found.weights = f"of step {trainer.state.global_step}"
+    if keep == "best" and trainer.state.best_global_step is not None:
+        best = [folder for folder in whole if checkpoints.step_of(folder) == trainer.state.best_global_step]
+        if best:
+            shutil.copyfile(best[0] / checkpoints.WEIGHTS, unfinished / checkpoints.WEIGHTS)
+            found.weights = f"of step {checkpoints.step_of(best[0])}, the lowest validation loss"
+    if keep == "average" and whole:
+        count = checkpoints.average(whole, unfinished / checkpoints.WEIGHTS)
+        found.weights = f"mean of {count} checkpoints up to step {checkpoints.step_of(whole[0])}"
+    unfinished.rename(run / MODEL)
+    found.save(run)
+
+
+class _Keeper(TrainerCallback):
+    """Keeps the record, and stops a run that is asked to stop, or whose time is over."""
+
+    def __init__(self, found: record.Record, run: Path, minutes: float | None) -> None:
+        self.record, self.run, self.minutes = found, run, minutes
+        self.interrupted = False
+        self.trainer: Any = None
+        self.began = time.monotonic()
+        self.before = float(found.times.get("training_seconds", 0.0))
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.began = time.monotonic()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        late = self.minutes is not None and self._seconds() >= 60 * self.minutes
+        if self.interrupted or late:
+            control.should_save = control.should_training_stop = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if args.should_save:
+            self.write()
+            self.record.save(self.run)
+
+    def write(self) -> None:
+        """What the trainer knows, into the record."""
+        state = self.trainer.state
+        self.record.steps = state.global_step
+        self.record.best_step = state.best_global_step
+        self.record.loss = [[line["step"], line["loss"]] for line in state.log_history if "loss" in line]
+        self.record.validation = [
+            [line["step"], line["eval_loss"]] for line in state.log_history if "eval_loss" in line
+        ]
+        batches = self.trainer.batches
+        done = state.global_step * self.trainer.args.gradient_accumulation_steps
+        self.record.tokens, self.record.epochs = batches.seen(done)
+        self.record.times["training_seconds"] = self._seconds()
+
+    def _seconds(self) -> float:
+        return self.before + time.monotonic() - self.began
+
+
+@contextlib.contextmanager
+def _interruptible(keeper: _Keeper) -> Iterator[None]:
+    """Ctrl-C, or a scheduler's signal to end, lets the step end and saves; a second one does not wait."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: Any) -> None:
+        if keeper.interrupted:
+            raise KeyboardInterrupt
+        keeper.interrupted = True
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def check_hardware(training: TrainingSettings) -> None:
+    """Refuse what this machine would do worse than without."""
+    if training.precision == "bf16" and not torch.cuda.is_available() and not _has_fast_bf16():
+        raise ValueError(
+            "precision=bf16 would be many times slower than fp32 on this processor, which has no AMX; use fp32"
+        )
+
+
+def _has_fast_bf16() -> bool:
+    return bool(torch.cpu._is_amx_tile_supported())
+
+
+@contextlib.contextmanager
+def _explained_memory(training: TrainingSettings) -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        text = str(error)
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "can't allocate memory" not in text:
+            raise
+        raise ValueError(
+            f"out of memory: lower training.batch_tokens (now {training.batch_tokens}) and raise "
+            f"training.accumulation (now {training.accumulation}) as much, or set training.gradient_checkpointing=true"
+        ) from error

@@ -1,0 +1,171 @@
+"""The Trainer of transformers with our batches, our loss, and checkpoints that are whole or are not used."""
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import Trainer
+
+from synthattn.data.batching import TokenBatches
+from synthattn.tasks.inputs import IGNORED, Inputs, RunBatches
+from synthattn.training import checkpoints
+
+
+class Diverged(ValueError):  # noqa: N818 (it says what happened)
+    """The loss is no longer a number."""
+
+
+class SynthesizerTrainer(Trainer):
+    """Batches by number of tokens, in an order that depends on the seed alone.
+
+    Args:
+        model: what learns.
+        args: ``TrainingArguments``.
+        inputs: what it learns from.
+        batches: in which batches.
+        validation: what the validation loss is computed from.
+        evaluation_tokens: in a batch of these.
+        label_smoothing: share of the probability that goes to all classes alike.
+        keep: how many checkpoints are kept.
+        keep_best: whether the best one is kept besides.
+        **options: as for ``Trainer``.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        args: Any,
+        inputs: Inputs,
+        batches: RunBatches,
+        validation: Inputs,
+        evaluation_tokens: int,
+        label_smoothing: float,
+        keep: int,
+        keep_best: bool,
+        **options: Any,
+    ) -> None:
+        super().__init__(model=model, args=args, train_dataset=inputs, eval_dataset=validation, **options)
+        self.inputs, self.batches, self.validation = inputs, batches, validation
+        self.evaluation_tokens, self.label_smoothing = evaluation_tokens, label_smoothing
+        self.keep, self.keep_best = keep, keep_best
+        self.tokens = self.padded = 0
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        # Not prepared by accelerate, which would split the batches in its own way: each process has its share already.
+        return DataLoader(
+            self.inputs,
+            batch_sampler=self.batches,  # pyright: ignore[reportArgumentType]
+            collate_fn=self.inputs.collate,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory and self.args.device.type == "cuda",
+        )
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        mask = inputs["attention_mask"]
+        self.tokens += int(mask.sum())
+        self.padded += mask.numel()
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        # Elsewhere than on a CPU a look at the loss would wait for it; there the next line of the log tells.
+        if loss.device.type == "cpu" and not math.isfinite(float(loss)):
+            raise Diverged(self._divergence(inputs, float(loss)))
+        return loss
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        if not self.label_smoothing:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        labels = inputs["labels"]
+        given = {name: value for name, value in inputs.items() if name != "labels"}
+        bare = self.accelerator.unwrap_model(model)
+        if bare.config.is_encoder_decoder:
+            given["decoder_input_ids"] = bare.prepare_decoder_input_ids_from_labels(labels)
+        outputs = model(**given)
+        items = (labels != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
+        loss = smoothed_loss(outputs.logits, labels, self.label_smoothing, shifted=self._shifts(bare)) / items
+        if getattr(outputs, "ponder_cost", None) is not None:
+            loss = loss + bare.config.ponder_weight * (labels != IGNORED).sum() / items * outputs.ponder_cost
+        if num_items_in_batch is not None:
+            loss = loss * self.accelerator.num_processes  # the gradients of all processes are averaged
+        return (loss, outputs) if return_outputs else loss
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The validation loss, in nats per token (or class), without label smoothing."""
+        model = self.model
+        assert isinstance(model, nn.Module)
+        batches = RunBatches(
+            TokenBatches(self.validation.lengths, self.evaluation_tokens, seed=None),
+            0,
+            self.args.process_index,
+            self.args.world_size,
+        )
+        batches.count = len(batches.batches)
+        model.eval()
+        total = torch.zeros(2, dtype=torch.float64)
+        with torch.no_grad():
+            for keys in batches:
+                batch = self._prepare_inputs(self.validation.collate([self.validation[key] for key in keys]))
+                with self.compute_loss_context_manager():
+                    count = (batch["labels"] != IGNORED).sum()
+                    loss = model(**batch, num_items_in_batch=torch.ones((), device=count.device)).loss
+                total += torch.tensor([float(loss), float(count)], dtype=torch.float64)
+        total = self.accelerator.reduce(total.to(self.args.device) if self.args.world_size > 1 else total)
+        model.train()
+        metrics = {"eval_loss": float(total[0] / total[1])}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if not math.isfinite(logs.get("loss", 0.0)):
+            raise Diverged(f"the loss is {logs['loss']} at step {self.state.global_step}")
+        super().log(logs, start_time)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        run = Path(str(self.args.output_dir))
+        folder = run / f"{checkpoints.PREFIX}{self.state.global_step}"
+        # Left over from before an interruption: what is written now must not mix with it.
+        if self.args.should_save and folder.exists():
+            shutil.rmtree(folder)
+        self.accelerator.wait_for_everyone()
+        try:
+            super()._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()
+            if self.args.should_save:
+                checkpoints.seal(folder)
+        except (OSError, RuntimeError, SafetensorError) as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            good, _ = checkpoints.last_good(run)
+            kept = f"{good.name} is whole" if good is not None else "there is no earlier one"
+            reason = " ".join(str(error).split())
+            raise OSError(f"cannot write a checkpoint at step {self.state.global_step}: {reason}; {kept}") from error
+        if self.args.should_save:
+            checkpoints.prune(run, self.keep, self.state.best_global_step if self.keep_best else None)
+
+    def _shifts(self, model: Any) -> bool:
+        return bool(model.config.is_decoder)
+
+    def _divergence(self, inputs: dict[str, Any], loss: float) -> str:
+        rows, width = inputs["input_ids"].shape
+        return (
+            f"the loss is {loss} at step {self.state.global_step + 1}, on a batch of {rows} examples of up to {width} "
+            f"tokens; lower training.learning_rate (now {self.args.learning_rate:g}) or lengthen training.warmup"
+        )
+
+
+def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float, shifted: bool) -> Tensor:
+    """The sum over places of the cross-entropy with smoothed labels; ``shifted``: a place predicts the next token."""
+    if shifted:
+        logits, labels = logits[:, :-1], labels[:, 1:]
+    flat = logits.flatten(0, -2).float()
+    return F.cross_entropy(flat, labels.flatten(), ignore_index=IGNORED, label_smoothing=smoothing, reduction="sum")
