@@ -55,9 +55,7 @@ def score(value: float, base: float | None, width: float = 0.8, seeds: int = 3) 
     gap = value - base
     near = 0.75 * width
     p_value = max(0.002, math.erfc(1.96 * abs(gap) / near / math.sqrt(2)))
-    return Score(
-        value, value - width, value + width, by_seed, Difference(gap, gap - near, gap + near, p_value)
-    )
+    return Score(value, value - width, value + width, by_seed, Difference(gap, gap - near, gap + near, p_value))
 
 
 def heads(rng: random.Random, stack: str, layer: int, count: int, size: int) -> Heads:
@@ -90,7 +88,8 @@ def histogram(rng: random.Random, stack: str, layer: int, bins: int = 20) -> His
 
 def curve(rng: random.Random, final: float, points: int, noise: float) -> list[list[float]]:
     return [
-        [float(3000 * n // points), final + 6 * math.exp(-8 * n / points) + rng.gauss(0, noise)] for n in range(1, points + 1)
+        [float(3000 * n // points), final + 6 * math.exp(-8 * n / points) + rng.gauss(0, noise)]
+        for n in range(1, points + 1)
     ]
 
 
@@ -138,7 +137,7 @@ def sample_results(layers: int = 2, count: int = 4, size: int = 16, points: int 
         baseline="vanilla",
         main_metric="BLEU",
         answer=[
-            "On this data the dot product can be left out at a price: dense loses 1.6 BLEU and trains 1.08 times as fast.",
+            "The dot product can be left out here at a price: dense loses 1.6 BLEU and trains 1.08 times as fast.",
             "A mixture is better than the dot product alone: random+vanilla gains 1.2 BLEU and costs 9 % of the speed.",
         ],
         variants=variants,

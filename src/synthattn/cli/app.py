@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,39 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+Task = Annotated[
+    str | None, typer.Option(help="What is learned: translation, language-modeling, classification, glue, ...")
+]
+Data = Annotated[
+    str | None, typer.Option(help="A folder, a file, hub:NAME or builtin:NAME; built-in data unless given.")
+]
+Columns = Annotated[str | None, typer.Option(help="Columns of the data for fields of the task: label=0,text=1+2.")]
+Preset = Annotated[str | None, typer.Option(help="Sizes of the model: demo, cpu, transformer_base, t5_small, ...")]
+Steps = Annotated[int | None, typer.Option(help="Train for that many steps; 2000 unless steps, tokens or minutes say.")]
+Tokens = Annotated[int | None, typer.Option(help="Train on that many tokens.")]
+Minutes = Annotated[float | None, typer.Option(help="Train for that long.")]
+BatchTokens = Annotated[int | None, typer.Option(help="Tokens in a batch, of all processes together.")]
+LearningRate = Annotated[float | None, typer.Option(help="The highest learning rate.")]
+VocabSize = Annotated[int | None, typer.Option(help="Tokens in the vocabulary, which is trained on the data.")]
+MaxLength = Annotated[int | None, typer.Option(help="Tokens of the longest input, the paper's N.")]
+Seed = Annotated[int | None, typer.Option(help="Of first weights, order of examples and dropout.")]
+Beams = Annotated[int | None, typer.Option(help="Width of beam search; 1 is greedy.")]
+Split = Annotated[str | None, typer.Option(help="The split that is scored: test unless given, else validation.")]
+Limit = Annotated[int | None, typer.Option(help="Score only that many examples.")]
+Config = Annotated[Path | None, typer.Option(help="A YAML file of settings; options given here win.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any setting: training.warmup=500, model.d_model=128; may be given several times."),
+]
+Output = Annotated[Path | None, typer.Option(help="The folder for everything; a new one under runs/ unless given.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _options(**given: object) -> dict[str, object]:
+    """Options by the path of their setting; two underscores stand for the dot."""
+    return {name.replace("__", "."): value for name, value in given.items()}
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -31,6 +65,180 @@ def _command(
     ] = False,
 ) -> None:
     pass
+
+
+@app.command()
+def compare(
+    task: Task = None,
+    data: Data = None,
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            help="What to compare, such as 'vanilla,random,dense(window=15)'; the paper's family unless given."
+        ),
+    ] = None,
+    preset: Preset = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each; 3 or more tell how much chance there is.")] = None,
+    control: Annotated[
+        bool, typer.Option("--control", help="Also a vanilla model with as many parameters as the largest variant.")
+    ] = False,
+    steps: Steps = None,
+    tokens: Tokens = None,
+    minutes: Minutes = None,
+    batch_tokens: BatchTokens = None,
+    learning_rate: LearningRate = None,
+    vocab_size: VocabSize = None,
+    max_length: MaxLength = None,
+    columns: Columns = None,
+    beams: Beams = None,
+    split: Split = None,
+    limit: Limit = None,
+    seed: Seed = None,
+    config: Config = None,
+    overrides: Set = None,
+    output: Output = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with a comparison that was stopped.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Which attention does this task need? Train each kind under equal conditions, score it, time it, and report.
+
+    Without options: built-in language modelling with all of the paper's variants, in minutes.
+    """
+    from synthattn.cli import compare as verb
+
+    options = _options(
+        data__task=task,
+        data__source=data,
+        data__columns=columns,
+        data__vocab_size=vocab_size,
+        model__preset=preset,
+        model__max_position_embeddings=max_length,
+        training__steps=steps,
+        training__tokens=tokens,
+        training__minutes=minutes,
+        training__batch_tokens=batch_tokens,
+        training__learning_rate=learning_rate,
+        training__seed=seed,
+        evaluation__beams=beams,
+        evaluation__split=split,
+        evaluation__limit=limit,
+    )
+    code = verb.run(config, options, overrides or [], attention, seeds, control, output, resume, quiet)
+    raise typer.Exit(code)
+
+
+@app.command()
+def train(
+    task: Task = None,
+    data: Data = None,
+    attention: Annotated[str | None, typer.Option(help="Of all layers, such as 'random+vanilla'.")] = None,
+    preset: Preset = None,
+    start: Annotated[str | None, typer.Option(help="Start from the weights of this saved model.")] = None,
+    steps: Steps = None,
+    tokens: Tokens = None,
+    minutes: Minutes = None,
+    batch_tokens: BatchTokens = None,
+    learning_rate: LearningRate = None,
+    vocab_size: VocabSize = None,
+    max_length: MaxLength = None,
+    columns: Columns = None,
+    beams: Beams = None,
+    split: Split = None,
+    limit: Limit = None,
+    seed: Seed = None,
+    config: Config = None,
+    overrides: Set = None,
+    output: Output = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with a run that was stopped.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Train one model, score it, and keep it with the record of the run."""
+    from synthattn.cli import train as verb
+
+    options = _options(
+        data__task=task,
+        data__source=data,
+        data__columns=columns,
+        data__vocab_size=vocab_size,
+        model__preset=preset,
+        model__attention=attention,
+        model__start=start,
+        model__max_position_embeddings=max_length,
+        training__steps=steps,
+        training__tokens=tokens,
+        training__minutes=minutes,
+        training__batch_tokens=batch_tokens,
+        training__learning_rate=learning_rate,
+        training__seed=seed,
+        evaluation__beams=beams,
+        evaluation__split=split,
+        evaluation__limit=limit,
+    )
+    raise typer.Exit(verb.run(config, options, overrides or [], output, resume, quiet))
+
+
+@app.command()
+def evaluate(
+    what: Annotated[
+        Path,
+        typer.Argument(
+            help="The folder of a run or of a saved model, or a file of predictions, one to a line.",
+            metavar="WHAT",
+            show_default=False,
+        ),
+    ],
+    task: Task = None,
+    data: Data = None,
+    columns: Columns = None,
+    split: Split = None,
+    limit: Limit = None,
+    beams: Beams = None,
+    vectors: Annotated[
+        str | None, typer.Option(help="Word vectors for embedding metrics; the model's own else.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="A folder for scores and predictions.")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score a run, a saved model, or a file of predictions."""
+    from synthattn.cli import evaluate as verb
+
+    options = _options(
+        data__task=task,
+        data__source=data,
+        data__columns=columns,
+        evaluation__split=split,
+        evaluation__limit=limit,
+        evaluation__beams=beams,
+        evaluation__vectors=vectors,
+    )
+    raise typer.Exit(verb.run(what, options, output, quiet, as_json))
+
+
+@app.command()
+def generate(
+    what: Annotated[
+        Path, typer.Argument(help="The folder of a run or of a saved model.", metavar="WHAT", show_default=False)
+    ],
+    file: Annotated[
+        Path | None, typer.Argument(help="Texts, one to a line; standard input unless given.", show_default=False)
+    ] = None,
+    beams: Annotated[int, typer.Option(help="Width of beam search; 1 is greedy.")] = 1,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Tokens of the longest answer.")] = None,
+    temperature: Annotated[
+        float,
+        typer.Option(help="For models that continue a text: draw tokens, the more freely the higher; 0 does not."),
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    batch: Annotated[int, typer.Option(help="Texts that are answered together.")] = 16,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Give texts to the model as they are, without the words of its task.")
+    ] = False,
+) -> None:
+    """Answer texts line by line: translate, summarise, reply, classify, or continue them."""
+    from synthattn.cli import generate as verb
+
+    raise typer.Exit(verb.run(what, file, beams, max_new_tokens, batch, temperature, seed, raw))
 
 
 @app.command()

@@ -171,7 +171,7 @@ def _statistics(layer: _Layer) -> tuple[list[float], list[float]]:
         counts += _histogram(weights[:, allowed])
         keys = allowed.sum(-1)
         several = keys > 1  # a token that sees but one has no choice
-        entropy += (_entropy(weights)[:, several] / keys[several].log()).sum(-1)
+        entropy += (_entropy(weights)[:, several] / keys[several].double().log()).sum(-1)
         rows += int(several.sum())
     return (entropy / max(1, rows)).clamp(0.0, 1.0).tolist(), (counts / counts.sum()).tolist()
 

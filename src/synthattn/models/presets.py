@@ -42,6 +42,21 @@ def tiny(attention: Attention = "random+vanilla", **changes: Any) -> Synthesizer
     )
 
 
+def demo(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
+    """What two cores train in a minute."""
+    return _config(
+        attention,
+        changes,
+        vocab_size=4000,
+        d_model=128,
+        num_heads=4,
+        d_ff=512,
+        encoder_layers=2,
+        decoder_layers=2,
+        max_position_embeddings=64,
+    )
+
+
 def cpu(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
     """What two cores train in minutes."""
     return _config(
@@ -99,5 +114,5 @@ def c4_base(attention: Attention = "random+vanilla", **changes: Any) -> Synthesi
 
 
 PRESETS: dict[str, Callable[..., SynthesizerConfig]] = {
-    preset.__name__: preset for preset in (tiny, cpu, transformer_base, lm1b_base, t5_small, t5_base, c4_base)
+    preset.__name__: preset for preset in (tiny, demo, cpu, transformer_base, lm1b_base, t5_small, t5_base, c4_base)
 }

@@ -254,7 +254,7 @@ function paint(canvas, bytes, size) {
 }
 
 function positions(cell, layer) {
-  const [first, last] = [Math.floor(cell * layer.span / layer.size), Math.ceil((cell + 1) * layer.span / layer.size) - 1];
+  const [first, last] = [Math.ceil(cell * layer.span / layer.size), Math.ceil((cell + 1) * layer.span / layer.size) - 1];
   return last > first ? `${first + 1}–${last + 1}` : `${first + 1}`;
 }
 
@@ -324,7 +324,7 @@ function maps(layers) {
   return place;
 }
 
-const power = (exponent) => digits(10 ** exponent, 1);
+const power = (exponent) => `10${String(exponent).replace(/./g, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)])}`;
 
 function histogram(own, base, highest) {
   const [width, height, bottom] = [220, 104, 20];
@@ -335,7 +335,8 @@ function histogram(own, base, highest) {
     "aria-label": `Attention weights of ${where(own)}` });
   own.counts.forEach((share, n) => svg.append(draw("rect", { class: "bin", x: x(own.edges[n]), y: y(share),
     width: Math.max(0.5, x(own.edges[n + 1]) - x(own.edges[n]) - 0.6), height: height - bottom - y(share),
-    "data-tip": `weights from ${power(own.edges[n])} to ${power(own.edges[n + 1])}: ${percent(share)}` })));
+    // Smaller ones are counted in the first.
+    "data-tip": `weights ${n ? `from ${digits(10 ** own.edges[n], 2)} ` : ""}up to ${digits(10 ** own.edges[n + 1], 2)}: ${percent(share)}` })));
   if (base) {
     const inside = Math.max(...base.counts) > 0;
     const steps = base.counts.map((share, n) => `V${y(Math.min(share, highest))}H${x(base.edges[n + 1])}`);
@@ -343,7 +344,7 @@ function histogram(own, base, highest) {
   }
   svg.append(draw("line", { x1: 6, x2: width - 6, y1: height - bottom, y2: height - bottom }));
   for (const edge of ticks(first, last, false, 4).filter(Number.isInteger)) {
-    svg.append(draw("text", { x: x(edge), y: height - 5, "text-anchor": "middle" }, power(edge)));
+    svg.append(draw("text", { x: x(edge), y: height - 5, "text-anchor": "middle" }, edge ? power(edge) : "1"));
   }
   return make("figure", {}, make("figcaption", {}, where(own)), svg);
 }
@@ -369,7 +370,8 @@ function attention() {
     const layers = variant.heads.filter((layer) => layer.maps.length);
     if (layers.length) {
       drawn.append(make("h3", {}, "Maps"), make("p", { class: "note" },
-        "Each head has its own scale, from 0 to its largest weight, which is the number below it. Choose one to read it."), maps(layers));
+        "Each head has its own scale, from 0 to its largest weight, which is the number below it. Choose one to read it."
+        + (layers.length < variant.heads.length ? " Some layers are left out, to keep the page small." : "")), maps(layers));
     }
     if (variant.histograms.length) {
       const others = base && base !== variant ? base.histograms : [];

@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import json
 import math
+import textwrap
 from html import escape
 from importlib import resources
 from string import Template
@@ -39,7 +40,8 @@ def page(results: Results) -> str:
         links="".join(f'<a href="#{key}">{title}</a>' for key, (title, _) in parts.items()),
         heading=_heading(results),
         sections="\n".join(
-            f'<section id="{key}" aria-labelledby="{key}-title">\n<h2 id="{key}-title">{title}</h2>\n{inner}\n</section>'
+            f'<section id="{key}" aria-labelledby="{key}-title">\n'
+            f'<h2 id="{key}-title">{title}</h2>\n{inner}\n</section>'
             for key, (title, inner) in parts.items()
         ),
         data=_data(results),
@@ -55,7 +57,9 @@ def _file(name: str) -> str:
 def _heading(results: Results) -> str:
     done = sum(variant.status == "done" for variant in results.variants)
     everything = len(results.variants)
-    about = [f"{everything} kinds of attention" if done == everything else f"{done} of {everything} kinds of attention done"]
+    about = [
+        f"{everything} kinds of attention" if done == everything else f"{done} of {everything} kinds of attention done"
+    ]
     about += [f"baseline {results.baseline}"]
     about += [f"started {results.started}"] if results.started else []
     about += [f"took {tables.duration(results.seconds)}"] if results.seconds else []
@@ -106,12 +110,14 @@ def _row(results: Results, columns: list[tables.Column], place: int, variant: Va
         elif column.main and said and not cell.text:
             # Two cells wide where the next one is as empty: reasons are longer than numbers.
             skip = after is not None and not after.cells[place].text
-            cells.append(f'<td class="trouble {escape(variant.status)}"{" colspan=2" if skip else ""}>{escape(said)}</td>')
+            cells.append(
+                f'<td class="trouble {escape(variant.status)}"{" colspan=2" if skip else ""}>{escape(said)}</td>'
+            )
         else:
             late = f"<small>{escape(said)}</small>" if column.main and said else ""
             mark = f'<span class="mark {cell.mark}">{cell.mark}</span>' if cell.mark else ""
             detail = f"<small>{escape(cell.detail)}</small>" if cell.detail else ""
-            cells.append(f"<td{_kind(column)}>{escape(cell.text) or '–'}{mark}{detail}{late}</td>")
+            cells.append(f"<td{_kind(column)}>{escape(cell.text) or tables.NOTHING}{mark}{detail}{late}</td>")
     return (
         f'<tr{" class=base" if base else ""} data-keys="{escape(keys)}"><th scope="row">{name}'
         f"{'<small> baseline</small>' if base else ''}</th>{''.join(cells)}</tr>\n"
@@ -165,7 +171,8 @@ def _samples(results: Results) -> str:
         return ""
     lines = [
         '<p class="note"><ins>Wavy lines</ins> are below words that the reference does not have there, '
-        "<del>crossed out</del> are words of it that are missing. Answers that have little of it are left as they are.</p>"
+        "<del>crossed out</del> are words of it that are missing. "
+        "Answers that have little of it are left as they are.</p>"
     ]
     for n, sample in enumerate(results.samples):
         # Variants that wrote the same are named together: what differs is what one looks for.
@@ -174,13 +181,16 @@ def _samples(results: Results) -> str:
             if n < len(variant.samples):
                 writers.setdefault(variant.samples[n], []).append(variant.attention)
         answers = "".join(
-            f'<dt class="name">{", ".join(map(_breakable, names))}</dt><dd dir="auto">{_compared(text, sample.reference)}</dd>'
+            f'<dt class="name">{", ".join(map(_breakable, names))}</dt>'
+            f'<dd dir="auto">{_compared(text, sample.reference)}</dd>'
             for text, names in writers.items()
         )
+        short = textwrap.shorten(sample.source, 160, placeholder=" …")
+        whole = f'<dt>source</dt><dd dir="auto">{escape(sample.source)}</dd>' if short.endswith(" …") else ""
         lines.append(
-            f'<details{" open" if n < 3 else ""}><summary dir="auto">{escape(sample.source)}</summary>'
-            f'<dl class="answers"><dt>reference</dt><dd dir="auto"><strong>{escape(sample.reference)}</strong></dd>'
-            f"{answers}</dl></details>"
+            f'<details{" open" if n < 3 else ""}><summary dir="auto">{escape(short)}</summary>'
+            f'<dl class="answers">{whole}'
+            f'<dt>reference</dt><dd dir="auto"><strong>{escape(sample.reference)}</strong></dd>{answers}</dl></details>'
         )
     return "\n".join(lines)
 

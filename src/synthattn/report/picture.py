@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from synthattn.report.results import Results, Variant
-from synthattn.report.tables import digits, direction, fixed, megabytes, quantity, times
+from synthattn.report.tables import TIMES, Number, digits, direction, fixed, megabytes, quantity, times
 
 # Colours that most colour-blind people tell apart (after Okabe and Ito), of middling lightness: they are seen on white
 # and on black. Shapes repeat after another number than colours, so that a pair is unique for more variants than fit.
@@ -34,17 +34,20 @@ class Cost:
     """What quality is drawn against."""
 
     label: str
-    of: Callable[[Variant], float | None]
-    text: Callable[[float], str]
+    of: Callable[[Variant], Number | None]
+    text: Callable[[Number], str]
     per: float = 1.0
     """What the axis divides by."""
 
 
 COSTS = {
-    "speed": Cost("training speed, × baseline (right is faster)", lambda variant: variant.training_speed, times),
+    "speed": Cost(f"training speed, {TIMES} baseline (right is faster)", lambda variant: variant.training_speed, times),
     "parameters": Cost("parameters, M (left is smaller)", lambda variant: variant.parameters, quantity, 1e6),
     "memory": Cost(
-        "training memory, MB (left is less)", lambda variant: variant.training_memory, lambda v: f"{megabytes(v)} MB", 1e6
+        "training memory, MB (left is less)",
+        lambda variant: variant.training_memory,
+        lambda v: f"{megabytes(v)} MB",
+        1e6,
     ),
 }
 
@@ -66,7 +69,7 @@ class Point:
 class Axis:
     """From values to pixels, with round numbers at its ticks."""
 
-    def __init__(self, values: list[float], start: float, end: float, ticks: int = 5) -> None:
+    def __init__(self, values: list[float], start: Number, end: Number, ticks: int = 5) -> None:
         low, high = min(values), max(values)
         # Where one variant is far off, it alone would be seen on a linear axis.
         self.log = low > 0 and high / low > 8
@@ -78,11 +81,11 @@ class Axis:
         self.low, self.high, self.start, self.end = low - margin, high + margin, start, end
         self.ticks = self._logarithmic() if self.log else self._linear(ticks)
 
-    def __call__(self, value: float) -> float:
+    def __call__(self, value: Number) -> float:
         value = math.log10(value) if self.log else value
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    def label(self, value: float) -> str:
+    def label(self, value: Number) -> str:
         return fixed(value, self.places) if not self.log or value >= 1 else digits(value, 1)
 
     def _linear(self, count: int) -> list[float]:
@@ -116,7 +119,9 @@ def scatter(results: Results, cost: Cost, width: int, height: int) -> str:
     better = direction(results, metric)
     title = f"{metric} against {cost.label.split(' (')[0]}"
     if not found:
-        return _frame(width, 60, title, [_text(width / 2, 34, "nothing to draw: no variant has been measured", "middle")])
+        return _frame(
+            width, 60, title, [_text(width / 2, 34, "nothing to draw: no variant has been measured", "middle")]
+        )
     area = (58.0, 26.0, width - 14.0, height - 44.0)
     across = Axis([x / cost.per for *_, x in found], area[0], area[2], 5)
     up = Axis([value for *_, s, _ in found for value in (s.low, s.high, s.value)], area[3], area[1], 6)
@@ -124,8 +129,8 @@ def scatter(results: Results, cost: Cost, width: int, height: int) -> str:
         Point(
             place,
             variant.attention,
-            f"{variant.attention}\n{metric} {digits(score.value, 4)} [{digits(score.low, 4)}, {digits(score.high, 4)}]\n"
-            f"{cost.label.split(',')[0]} {cost.text(x)}",
+            f"{variant.attention}\n{metric} {digits(score.value, 4)} "
+            f"[{digits(score.low, 4)}, {digits(score.high, 4)}]\n{cost.label.split(',')[0]} {cost.text(x)}",
             across(x / cost.per),
             up(score.value),
             min(up(score.low), up(score.high)),
@@ -133,7 +138,10 @@ def scatter(results: Results, cost: Cost, width: int, height: int) -> str:
         )
         for place, variant, score, x in found
     ]
-    parts = [_text(area[0] - 46, 14, f"{metric} ({better})" if better else metric), *_grid(across, up, area, cost.label)]
+    parts = [
+        _text(area[0] - 46, 14, f"{metric} ({better})" if better else metric),
+        *_grid(across, up, area, cost.label),
+    ]
     # To the eye, these divide what is better than the baseline from what is worse.
     base = [point for point in points if point.name == results.baseline]
     lines = [(area[0], p.y, area[2], p.y) for p in base] + [(p.x, area[1], p.x, area[3]) for p in base]
@@ -214,7 +222,7 @@ def _grid(across: Axis, up: Axis, area: Box, label: str) -> list[str]:
 def _mark(point: Point, box: Box, bold: bool) -> list[str]:
     colour = COLOURS[point.place % len(COLOURS)]
     parts = []
-    if _distance(point, box) > 14:
+    if _distance(point, box) > 12.5:
         parts.append(_line(point.x, point.y, *_nearest(point, box), "leader", ' stroke-opacity="0.6"'))
     parts += [
         f'<g class="v{point.place % len(COLOURS)}" fill="{colour}" stroke="{colour}" data-tip="{escape(point.tip)}">'
@@ -238,11 +246,11 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str, more: str = "")
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{GREY}"{more}/>'
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", more: str = "") -> str:
+def _text(x: Number, y: Number, text: str, anchor: str = "start", more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{GREY}"{more}>{escape(text)}</text>'
 
 
-def _frame(width: float, height: float, title: str, parts: list[str]) -> str:
+def _frame(width: Number, height: Number, title: str, parts: list[str]) -> str:
     inner = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '

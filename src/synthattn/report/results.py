@@ -1,4 +1,4 @@
-"""What a comparison found, as plain data: written as ``results.json``, and all that tables and the page are made from."""
+"""What a comparison found, as plain data: written as ``results.json``; tables and the page are made from it alone."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass
 class Difference:
-    """Of a variant from the baseline on the same examples, with the interval of 95 %, and how likely it is by chance."""
+    """Of a variant from the baseline on the same examples, with the interval of 95 % and how likely it is by chance."""
 
     value: float
     low: float
@@ -37,6 +37,7 @@ class Heads:
     stack: str
     """``encoder`` or ``decoder``."""
     layer: int
+    """Counted from 0; the page counts from 1."""
     size: int
     """Each map has ``size`` rows (from) and ``size`` columns (to)."""
     span: int
@@ -157,7 +158,7 @@ class Results:
     hardware: dict[str, str] = field(default_factory=dict)
     data_hashes: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What a reader must know to trust the numbers: truncated examples, variants that failed, how speed was measured."""
+    """What a reader must know to trust the numbers: truncated examples, failed variants, how speed was measured."""
     started: str = ""
     seconds: float = 0.0
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from synthattn.report.results import Difference, Published, Results, Score, Variant
 
+MINUS, TIMES, NOTHING = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
+Number = int | float
+
 SIGNIFICANT = 0.05
 """Differences with a smaller p-value are called better or worse."""
 
@@ -22,7 +25,7 @@ class Cell:
     """How certain it is: less important than the text, and after it."""
     mark: str = ""
     """``better`` or ``worse``, where that is significant."""
-    key: float | None = None
+    key: Number | None = None
     """What to sort by."""
 
 
@@ -47,7 +50,10 @@ def columns(results: Results) -> list[Column]:
         main = name == results.main_metric
         scores = [variant.scores.get(name) for variant in variants]
         places = _decimals(scores)
-        found.append(Column(name, direction(results, name), [_score_cell(score, places) for score in scores], main))
+        # Before the first variant is scored it is not known what the main metric is.
+        found.append(
+            Column(name or "Score", direction(results, name), [_score_cell(score, places) for score in scores], main)
+        )
         if main:
             cells = [_difference_cell(score, higher_is_better(results, name), places) for score in scores]
             found.append(Column("Difference", f"{name}, from {results.baseline}", cells))
@@ -55,10 +61,13 @@ def columns(results: Results) -> list[Column]:
             typed = _typed_alike(table)
             cells = [_cell(table.values.get(variant.attention), typed) for variant in variants]
             found.append(Column(f"{name} in the paper", table.table, cells, paper=True))
+    relative = f"{TIMES} baseline"
     found += [
-        Column("Training speed", "× baseline", [_cell(variant.training_speed, times) for variant in variants]),
-        Column("Inference speed", "× baseline", [_cell(variant.inference_speed, times) for variant in variants]),
-        Column("Generation speed", "× baseline", [_cell(variant.generation_speed, times) for variant in variants]),
+        Column("Training speed", relative, [_cell(variant.training_speed, times) for variant in variants]),
+        Column("Inference speed", relative, [_cell(variant.inference_speed, times) for variant in variants]),
+        Column(
+            "Generation speed", f"{TIMES} baseline", [_cell(variant.generation_speed, times) for variant in variants]
+        ),
         Column("Training memory", "MB", [_cell(variant.training_memory, megabytes) for variant in variants]),
         Column("Cache", "bytes per token", [_cell(variant.cache_bytes_per_token, whole) for variant in variants]),
     ]
@@ -106,7 +115,7 @@ def markdown(results: Results) -> str:
         if said := trouble(variant):
             at = next(i for i, column in enumerate(found) if column.main)
             texts[at] = f"{texts[at]} ({said})" if texts[at] else said
-        lines.append(_line([name, *(text or "–" for text in texts)]))
+        lines.append(_line([name, *(text or NOTHING for text in texts)]))
     return "\n".join([*lines, "", *(f"- {_safe(text)}" for text in legend(results))]) + "\n"
 
 
@@ -132,11 +141,13 @@ def how_intervals(results: Results) -> list[str]:
     if most > 1:
         lines = [f"Scores are means over {most} seeds. In brackets: intervals of 95 %, of examples and of seeds."]
     else:
-        lines = ["In brackets: intervals of 95 %, by bootstrap over the examples. One seed: another may differ by more."]
+        lines = [
+            "In brackets: intervals of 95 %, by bootstrap over the examples. One seed: another may differ by more."
+        ]
     if any(score.difference for score in scores):
         lines.append(
-            f"Differences are from {results.baseline} on the same examples. Better and worse stand where p < "
-            f"{SIGNIFICANT}; p-values are not corrected for the number of variants."
+            f"Differences are from {results.baseline} on the same examples; "
+            f"better and worse stand where p < {SIGNIFICANT}."
         )
     return lines
 
@@ -179,14 +190,16 @@ def _record(results: Results, variant: Variant) -> Iterator[tuple[str, object]]:
         yield measure, getattr(variant, measure)
 
 
-def _cell(value: float | None, formatted: Callable[[float], str]) -> Cell:
+def _cell(value: Number | None, formatted: Callable[[Number], str]) -> Cell:
     return Cell() if value is None or not math.isfinite(value) else Cell(formatted(value), key=value)
 
 
 def _score_cell(score: Score | None, places: int) -> Cell:
     if score is None or not math.isfinite(score.value):
         return Cell("not a number" if score else "")
-    return Cell(fixed(score.value, places), f"[{fixed(score.low, places)}, {fixed(score.high, places)}]", "", score.value)
+    return Cell(
+        fixed(score.value, places), f"[{fixed(score.low, places)}, {fixed(score.high, places)}]", "", score.value
+    )
 
 
 def _difference_cell(score: Score | None, higher_better: bool, places: int) -> Cell:
@@ -213,7 +226,7 @@ def _decimals(scores: Iterable[Score | None]) -> int:
     return min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest else 0
 
 
-def _typed_alike(table: Published) -> Callable[[float], str]:
+def _typed_alike(table: Published) -> Callable[[Number], str]:
     """All with as many decimals as the longest has: 27.3 stands beside 27.67 as 27.30."""
     places = max(len(f"{value:.6f}".rstrip("0").split(".")[1]) for value in table.values.values())
     return lambda value: fixed(value, places)
@@ -232,17 +245,17 @@ def _safe(text: str) -> str:
     return " ".join(re.sub("<(?=[a-zA-Z/!?])", "&lt;", text.replace("|", "\\|")).split())
 
 
-def fixed(value: float, places: int) -> str:
+def fixed(value: Number, places: int) -> str:
     text = f"{value:,.{places}f}"
-    return text.replace("-", "−") if any(digit in text for digit in "123456789") else text.replace("-", "")
+    return text.replace("-", MINUS) if any(digit in text for digit in "123456789") else text.replace("-", "")
 
 
-def signed(value: float, places: int) -> str:
+def signed(value: Number, places: int) -> str:
     text = fixed(value, places)
-    return text if text.startswith("−") or not any(digit in text for digit in "123456789") else f"+{text}"
+    return text if text.startswith(MINUS) or not any(digit in text for digit in "123456789") else f"+{text}"
 
 
-def digits(value: float, count: int = 3) -> str:
+def digits(value: Number, count: int = 3) -> str:
     """With so many significant digits, and never with an exponent for sizes that people read."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
@@ -251,22 +264,22 @@ def digits(value: float, count: int = 3) -> str:
     return fixed(value, max(0, count - 1 - math.floor(math.log10(abs(value)))))
 
 
-def quantity(value: float) -> str:
+def quantity(value: Number) -> str:
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * 0.9995:
             return f"{digits(value / size)} {letter}"
     return whole(value)
 
 
-def times(value: float) -> str:
-    return f"{fixed(value, 2) if 0.1 <= value < 10 else digits(value)}×"
+def times(value: Number) -> str:
+    return (fixed(value, 2) if 0.1 <= value < 10 else digits(value)) + TIMES
 
 
-def megabytes(value: float) -> str:
+def megabytes(value: Number) -> str:
     return whole(value / 1e6) if value >= 1e8 else digits(value / 1e6)
 
 
-def whole(value: float) -> str:
+def whole(value: Number) -> str:
     return fixed(value, 0)
 
 
@@ -274,7 +287,7 @@ def chance(found: Difference) -> str:
     return "p < 0.001" if found.p_value < 0.001 else f"p = {found.p_value:.2g}"
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: Number) -> str:
     """In the two largest units."""
     if seconds < 60:
         return f"{seconds:.0f} s"

@@ -88,7 +88,7 @@ class Evaluation:
             lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in self.predictions)
             write_text(folder / "predictions.jsonl", lines)
         beside = folder / "rows.part.npz"
-        np.savez_compressed(beside, **{name: one.rows for name, one in self.scored.items()})
+        np.savez_compressed(beside, **{name: one.rows for name, one in self.scored.items()})  # pyright: ignore[reportArgumentType]
         beside.replace(folder / "rows.npz")
 
 
@@ -304,15 +304,36 @@ def _likelihoods(
     ]
 
 
+def metrics_of(parts: Sequence[Part], settings: EvaluationSettings) -> dict[str, Metric]:
+    """The metrics of an evaluation by name, as far as they compute a value from rows."""
+    # Vectors of words are in the rows already.
+    none = {"": np.zeros(1, np.float32)}
+    groups = {
+        name: {metric.name: metric for metric in (*part.task.metrics(), *_similarities(part.task, none, ""))}
+        for part in parts
+        for name in part.evaluation_splits(settings.split)
+    }
+    if len(groups) == 1:
+        return next(iter(groups.values()))
+    named = {(task, name): metric for task, metrics in groups.items() for name, metric in metrics.items()}
+    mean = suite_average(named)
+    return {mean.name: mean} | {f"{task} {name}": metric for (task, name), metric in named.items()}
+
+
 def _metrics(task: Task, model: Any, tokenizer: Any, settings: EvaluationSettings) -> list[Metric]:
-    metrics = list(task.metrics())
-    if task.compares_vectors:
-        if settings.vectors is None:
-            vectors, origin = OwnVectors(model, tokenizer), "the model's own, of a word the mean of its tokens"
-        else:
-            vectors, origin = load_vectors(settings.vectors), Path(settings.vectors).name
-        metrics += [EmbeddingSimilarity(kind, vectors, origin) for kind in ("average", "greedy", "extrema")]
-    return metrics
+    if not task.compares_vectors:
+        return list(task.metrics())
+    if settings.vectors is None:
+        vectors, origin = OwnVectors(model, tokenizer), "the model's own, of a word the mean of its tokens"
+    else:
+        vectors, origin = load_vectors(settings.vectors), Path(settings.vectors).name
+    return [*task.metrics(), *_similarities(task, vectors, origin)]
+
+
+def _similarities(task: Task, vectors: Mapping[str, Any], origin: str) -> list[Metric]:
+    if not task.compares_vectors:
+        return []
+    return [EmbeddingSimilarity(kind, vectors, origin) for kind in ("average", "greedy", "extrema")]
 
 
 class OwnVectors(Mapping[str, NDArray[np.float32]]):

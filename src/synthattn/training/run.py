@@ -18,7 +18,7 @@ import transformers
 import yaml
 from tensorboardX import SummaryWriter
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
-from transformers.integrations import TensorBoardCallback
+from transformers.integrations.integration_utils import TensorBoardCallback
 
 from synthattn.data.batching import TokenBatches
 from synthattn.tasks.inputs import RunBatches
@@ -164,8 +164,8 @@ def _train(
     if not main:
         return found
     display.note("scoring")
-    model = load(run / MODEL).to(model.device)
-    result = evaluate(model, prepared.tokenizer, prepared.parts, settings.evaluation, display.scored)
+    scored: Any = load(run / MODEL)
+    result = evaluate(scored.to(model.device), prepared.tokenizer, prepared.parts, settings.evaluation, display.scored)
     result.save(run)
     found.scores = {name: one.as_dict() for name, one in result.scored.items()}
     found.evaluation = result.facts()

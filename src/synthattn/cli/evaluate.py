@@ -1,0 +1,131 @@
+"""``synthattn evaluate``."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from synthattn.cli.settings import gather
+from synthattn.data.tokenizers import load_tokenizer
+from synthattn.tasks.encoding import examples
+from synthattn.training.evaluation import Scored, evaluate, merged, score
+from synthattn.training.model import load
+from synthattn.training.prepare import Part, open_parts
+from synthattn.training.progress import display
+from synthattn.training.run import SETTINGS, final_model, saved_settings
+from synthattn.training.settings import Settings, as_dict, from_dict, put
+
+
+def run(
+    what: Path,
+    options: Mapping[str, Any],
+    output: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    if what.is_file():
+        settings = gather(None, options, [])
+        scored, facts = _score_file(what, settings)
+    else:
+        settings, folder = _settings(what, options)
+        model = load(folder)
+        shown = display(what.name, quiet or as_json)
+        result = evaluate(model, load_tokenizer(folder), open_parts(settings.data), settings.evaluation, shown.scored)
+        shown.close()
+        scored, facts = result.scored, result.facts()
+        if output is not None:
+            output.mkdir(parents=True, exist_ok=True)
+            result.save(output)
+    found = {name: one.as_dict() for name, one in scored.items()}
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "scores.json").write_text(json.dumps(found | {"facts": facts}, indent=1, ensure_ascii=False) + "\n")
+    if as_json:
+        print(json.dumps({"scores": found, **facts}, indent=1, ensure_ascii=False))
+    else:
+        show(str(what), scored, facts)
+    return 0
+
+
+def _settings(what: Path, options: Mapping[str, Any]) -> tuple[Settings, Path]:
+    """Those of the run that is evaluated, with what the user changes; and the folder of the model."""
+    if not what.is_dir():
+        raise ValueError(f"there is no {what}; give the folder of a run or a model, or a file of predictions")
+    run = what if (what / SETTINGS).is_file() else what.parent
+    if (run / SETTINGS).is_file():
+        saved = as_dict(saved_settings(run))
+        for path, value in options.items():
+            if value is not None:
+                put(saved, path, value)
+        return from_dict(saved), final_model(what) if what == run else what
+    if not (what / "config.json").is_file():
+        raise ValueError(f"{what} is neither the folder of a run nor of a model")
+    if options.get("data.task") is None:
+        raise ValueError(f"{what} does not say what it was trained for; give --task, and --data")
+    return gather(None, options, []), what
+
+
+def _score_file(file: Path, settings: Settings) -> tuple[dict[str, Scored], dict[str, Any]]:
+    """A file of predictions, one to a line, in the order of the examples."""
+    parts = open_parts(settings.data)
+    if len(parts) > 1:
+        raise ValueError(f"a file of predictions is for one task, {settings.data.task} has {len(parts)}")
+    (part,) = parts
+    _only_texts(part)
+    splits = part.evaluation_splits(settings.evaluation.split)
+    if len(splits) > 1:
+        raise ValueError(f"which of {', '.join(splits.values())} are these predictions for? Say --split")
+    (split,) = splits.values()
+    asked = list(examples(part.task, part.source, split))[: settings.evaluation.limit]
+    lines = _lines(file)
+    if len(lines) != len(asked):
+        raise ValueError(f"{file} has {len(lines):,} predictions, {part.source.name} has {len(asked):,} in {split}")
+    answers = [part.task.parse(line, example) for line, example in zip(lines, asked, strict=True)]
+    scored = score(part.task.metrics(), answers, asked)
+    unparsable = sum(answer is None for answer in answers)
+    return merged({part.task.name: scored}), {
+        "splits": splits,
+        "examples": len(asked),
+        "unparsable": unparsable,
+        "truncated": 0,
+    }
+
+
+def _only_texts(part: Part) -> None:
+    if part.task.kind not in ("seq2seq", "classification"):
+        raise ValueError(f"{part.task.name} scores a text by its probability, which a file of predictions lacks")
+
+
+def _lines(file: Path) -> list[str]:
+    """Plain lines, or the ``prediction`` of JSON lines."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from error
+    if file.suffix != ".jsonl":
+        return lines
+    try:
+        return [str(json.loads(line)["prediction"]) for line in lines]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file}: every line must be an object with a 'prediction': {error}") from error
+
+
+def show(name: str, scored: Mapping[str, Scored], facts: Mapping[str, Any]) -> None:
+    table = Table(title=name, title_justify="left")
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column("95 %", justify="right")
+    table.add_column("definition", overflow="fold")
+    for metric, one in scored.items():
+        table.add_row(
+            metric, f"{one.score.value:,.3f}", f"{one.low:,.3f} to {one.high:,.3f}", one.score.definition
+        )  # fmt: skip
+    console = Console()
+    console.print(table)
+    where = ", ".join(facts["splits"].values())
+    console.print(f"{facts['examples']:,} examples of {where}.", highlight=False)
+    if facts["unparsable"]:
+        console.print(f"{facts['unparsable']:,} answers could not be understood, and count as wrong.", highlight=False)

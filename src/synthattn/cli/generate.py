@@ -1,0 +1,113 @@
+"""``synthattn generate``."""
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from synthattn.data.batching import pad
+from synthattn.data.tokenizers import load_tokenizer
+from synthattn.tasks import find_task
+from synthattn.training.evaluation import write
+from synthattn.training.model import load
+from synthattn.training.run import SETTINGS, final_model, saved_settings
+from synthattn.training.settings import EvaluationSettings
+
+
+def run(
+    what: Path,
+    file: Path | None,
+    beams: int,
+    max_new_tokens: int | None,
+    batch: int,
+    temperature: float,
+    seed: int,
+    raw: bool,
+) -> int:
+    """Answers line by line, as soon as a batch is done."""
+    if batch < 1:
+        raise ValueError(f"--batch must be at least 1, got {batch}")
+    if temperature < 0:
+        raise ValueError(f"--temperature must be at least 0, got {temperature:g}")
+    settings = EvaluationSettings(beams=beams, max_new_tokens=max_new_tokens)
+    folder, task = _model(what)
+    model = load(folder).eval()
+    tokenizer = load_tokenizer(folder)
+    torch.manual_seed(seed)
+    lines = _lines(file)
+    while chunk := list(itertools.islice(lines, batch)):
+        texts = chunk if raw or task is None else [task.prompt(text) for text in chunk]
+        with torch.inference_mode():
+            for answer in _answers(model, tokenizer, texts, settings, temperature):
+                print(answer.replace("\n", " "), flush=True)
+    return 0
+
+
+def _model(what: Path) -> tuple[Path, Any]:
+    if not what.is_dir():
+        raise ValueError(f"there is no folder {what}; give that of a run or of a model")
+    run = what if (what / SETTINGS).is_file() else what.parent
+    if not (run / SETTINGS).is_file():
+        return what, None
+    name = saved_settings(run).data.task
+    folder = final_model(run) if what == run else what
+    try:
+        return folder, find_task(name)
+    except ValueError:  # a suite, whose tasks are written out by the user
+        return folder, None
+
+
+def _lines(file: Path | None) -> Iterator[str]:
+    source: Iterable[str] = sys.stdin if file is None else file.open(encoding="utf-8")
+    try:
+        for line in source:
+            yield line.rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file or 'standard input'} is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _answers(
+    model: Any, tokenizer: Any, texts: list[str], settings: EvaluationSettings, temperature: float
+) -> Iterator[str]:
+    longest = model.config.max_position_embeddings
+    if hasattr(model, "generate") and not model.config.is_encoder_decoder:
+        for text in texts:
+            yield text + _continued(model, tokenizer, text, settings, temperature)
+        return
+    end = tokenizer.eos_token_id
+    ids = [tokenizer(text).input_ids for text in texts]
+    ids = [one if len(one) <= longest else [*one[: longest - 1], end] for one in ids]
+    arrays = [torch.tensor(one).numpy() for one in ids]
+    given = {
+        "input_ids": torch.from_numpy(pad(arrays, 0)),
+        "attention_mask": torch.from_numpy(pad([array * 0 + 1 for array in arrays], 0)),
+    }
+    if not hasattr(model, "generate"):
+        logits = model(**given).logits
+        names = model.config.id2label
+        yield from (names[int(n)] for n in logits.argmax(-1))
+        return
+    yield from write(model, tokenizer, given, settings)
+
+
+def _continued(model: Any, tokenizer: Any, text: str, settings: EvaluationSettings, temperature: float) -> str:
+    """What follows a text; of a long one only the end is read."""
+    longest = model.config.max_position_embeddings
+    count = min(settings.max_new_tokens or longest // 2, longest - 2)
+    start = [model.config.decoder_start_token_id]
+    read = tokenizer(text, add_special_tokens=False).input_ids[-(longest - count - 1) :]
+    given = torch.tensor([start + read])
+    options: dict[str, Any] = {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
+    found = model.generate(
+        input_ids=given,
+        attention_mask=torch.ones_like(given),
+        num_beams=settings.beams,
+        max_new_tokens=count,
+        **options,
+    )[0]
+    whole = tokenizer.decode(found[1:], skip_special_tokens=True)
+    before = tokenizer.decode(read, skip_special_tokens=True)
+    return whole[len(before) :]

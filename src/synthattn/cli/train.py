@@ -1,0 +1,67 @@
+"""``synthattn train``."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from synthattn.cli.settings import command, gather, new_folder
+from synthattn.training.progress import Quiet, display
+from synthattn.training.record import Record
+from synthattn.training.run import MODEL, Stopped, saved_settings, train
+
+
+def run(
+    config: Path | None,
+    options: Mapping[str, Any],
+    overrides: list[str],
+    output: Path | None,
+    resume: Path | None,
+    quiet: bool,
+) -> int:
+    if resume is not None:
+        given = [name for name, value in options.items() if value is not None]
+        if config is not None or given or overrides or output is not None:
+            raise ValueError(f"--resume takes all settings from {resume}; leave the other options out")
+        settings, folder = saved_settings(resume), resume
+    else:
+        settings = gather(config, options, overrides)
+        folder = output or _agreed(settings.data.task)
+    main = int(os.environ.get("RANK", "0")) == 0
+    shown = display(folder.name, quiet) if main else Quiet()
+    try:
+        found = train(settings, folder, shown, command(), resume=resume is not None)
+    except Stopped as stopped:
+        if main:
+            Console(stderr=True).print(f"{stopped}. Go on with: synthattn train --resume {folder}", highlight=False)
+        return 130
+    if main:
+        show(found, folder)
+    return 0
+
+
+def _agreed(task: str) -> Path:
+    """A folder of which all processes must have the same idea."""
+    if "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("with several processes, say where the run goes: --output FOLDER")
+    return new_folder("train", task)
+
+
+def show(found: Record, folder: Path) -> None:
+    table = Table(title=f"{folder}", title_justify="left")
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column("95 %", justify="right")
+    for name, one in found.scores.items():
+        table.add_row(name, f"{one['value']:,.3f}", f"{one['low']:,.3f} to {one['high']:,.3f}")
+    console = Console()
+    console.print(table)
+    facts = found.evaluation
+    where = ", ".join(facts["splits"].values())
+    console.print(f"{facts['examples']:,} examples of {where}, weights {found.weights}.", highlight=False)
+    if facts["unparsable"]:
+        console.print(f"{facts['unparsable']:,} answers could not be understood, and count as wrong.", highlight=False)
+    console.print(f"The model is in {folder / MODEL}.", highlight=False)

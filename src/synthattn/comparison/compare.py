@@ -1,0 +1,398 @@
+"""The main job: the same model with several kinds of attention, under equal conditions; then a table and a page."""
+
+import contextlib
+import copy
+import dataclasses
+import itertools
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from synthattn.comparison import statistics
+from synthattn.comparison.measure import measure, training_memory
+from synthattn.comparison.pictures import pictures
+from synthattn.comparison.verdict import answer
+from synthattn.data.batching import TokenBatches
+from synthattn.layers.mixers import parse_mixer
+from synthattn.models.describe import describe
+from synthattn.report import tables
+from synthattn.report.page import page
+from synthattn.report.picture import picture
+from synthattn.report.published import published
+from synthattn.report.results import Metric, Results, Sample, Score, Variant
+from synthattn.training import record
+from synthattn.training.checkpoints import write_text
+from synthattn.training.evaluation import load_rows, metrics_of
+from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control
+from synthattn.training.prepare import Prepared
+from synthattn.training.progress import Display, Quiet
+from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
+from synthattn.training.settings import Settings, as_dict, from_dict
+
+FAMILY = (
+    "vanilla",
+    "fixed_random",
+    "random",
+    "factorized_random",
+    "dense",
+    "factorized_dense",
+    "random+dense",
+    "dense+vanilla",
+    "random+vanilla",
+)
+"""The rows of the paper's Table 2."""
+
+BASELINE = "vanilla"
+CONTROL = "vanilla (control)"
+"""Vanilla with as many parameters as the largest variant."""
+
+SAMPLES = 8
+FILE = "compare.yaml"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared.
+
+    Args:
+        settings: of all runs, but for the attention and the seed.
+        attention: the variants; the first should be the baseline.
+        seeds: how many runs each has, from seeds that follow the one of the settings.
+        control: whether a vanilla model with as many parameters as the largest variant is trained too.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    attention: tuple[str, ...] = FAMILY
+    seeds: int = 1
+    control: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.attention:
+            raise ValueError("nothing to compare: give at least one attention")
+        if self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        names = [str(parse_mixer(spec)) for spec in self.attention]
+        for spec, name in zip(self.attention, names, strict=True):
+            if names.count(name) > 1:
+                raise ValueError(f"{spec} is given twice")
+        object.__setattr__(self, "attention", tuple(names))
+
+    def save(self, folder: Path) -> None:
+        content = {"attention": list(self.attention), "seeds": self.seeds, "control": self.control}
+        write_text(folder / FILE, yaml.safe_dump(content | {"settings": as_dict(self.settings)}, sort_keys=False))
+
+
+def load_comparison(folder: Path) -> Comparison:
+    file = folder / FILE
+    if not file.is_file():
+        raise ValueError(f"{folder} holds no {FILE}, so it is not the folder of a comparison")
+    try:
+        found = yaml.safe_load(file.read_text())
+        settings = from_dict(found["settings"])
+        return Comparison(settings, tuple(found["attention"]), found["seeds"], found["control"])
+    except (yaml.YAMLError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is damaged: {' '.join(str(error).split())}") from error
+
+
+@dataclass
+class _State:
+    """Of a comparison that is under way."""
+
+    folder: Path
+    comparison: Comparison
+    prepared: Prepared
+    results: Results
+    scores: dict[tuple[str, str], Score] = field(default_factory=dict)
+    """By attention and metric, with p-values that are not adjusted for the others."""
+    began: float = field(default_factory=time.monotonic)
+    before: float = 0.0
+
+    @property
+    def baseline(self) -> Variant | None:
+        return next((variant for variant in self.results.variants if variant.attention == BASELINE), None)
+
+    def settings(self, attention: str, seed: int) -> Settings:
+        settings = self.comparison.settings.changed(training__seed=self.comparison.settings.training.seed + seed)
+        if attention != CONTROL:
+            return settings.changed(model__attention=attention)
+        return dataclasses.replace(settings, model=self._control())
+
+    def _control(self) -> Any:
+        model = self.comparison.settings.model
+        fields = decided_fields(self.prepared)
+        sizes = [self._parameters(attention) for attention in self.comparison.attention]
+        return matched_control(model, self.prepared.kind, max(sizes), **fields)
+
+    def _parameters(self, attention: str) -> int:
+        model = dataclasses.replace(self.comparison.settings.model, attention=attention)
+        config = configuration(model, **decided_fields(self.prepared))
+        return describe(config, MODEL_OF[self.prepared.kind])["parameters"]["total"]
+
+    def run(self, attention: str, seed: int) -> Path:
+        return self.folder / "runs" / f"{slug(attention)}-{seed}"
+
+    def builder(self, attention: str) -> Callable[[], Any]:
+        settings = self.settings(attention, 0)
+        config = configuration(settings.model, **decided_fields(self.prepared))
+        return lambda: build(config, self.prepared.kind, settings.training.seed)
+
+
+def slug(attention: str) -> str:
+    """A name for a folder."""
+    return re.sub(r"[^a-z0-9_+.=-]+", "-", attention).strip("-")
+
+
+def compare(
+    comparison: Comparison,
+    folder: Path,
+    display: Callable[[str], Display] | None = None,
+    command: str = "",
+    resume: bool = False,
+) -> Results:
+    """Train every variant, score it, measure it, and leave ``report.html``, tables and models in ``folder``.
+
+    Args:
+        comparison: what is compared.
+        folder: where everything goes.
+        display: makes something that is told how a run goes, from the run's name.
+        command: what the user typed.
+        resume: go on with what is in the folder.
+    """
+    display = display or (lambda name: Quiet())
+    if not resume:
+        if folder.exists() and any(folder.iterdir()):
+            raise ValueError(f"{folder} is not empty; choose another folder, or go on with --resume {folder}")
+        folder.mkdir(parents=True, exist_ok=True)
+        comparison.save(folder)
+    general = display("data")
+    general.note("preparing the data")
+    prepared = prepare_data(comparison.settings)
+    state = _State(folder, comparison, prepared, _empty(comparison, prepared, command))
+    _remember(state)
+    general.close()
+    for seed, variant in itertools.product(range(comparison.seeds), state.results.variants):
+        _run(state, variant, seed, display)
+        _collect(state)
+    _measure(state, display("speed"))
+    _collect(state)
+    return state.results
+
+
+def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
+    settings = comparison.settings
+    attention = [*comparison.attention, *([CONTROL] if comparison.control else [])]
+    training = settings.training
+    length = next((f"{getattr(training, n)} {n}" for n in ("tokens", "minutes") if getattr(training, n)), None)
+    facts = {
+        "task": settings.data.task,
+        "data": settings.data.source,
+        "preset": settings.model.preset,
+        "changes to the preset": ", ".join(f"{k}={v}" for k, v in settings.model.fields.items()) or "none",
+        "training": length or f"{training.steps or 2000} steps",
+        "batch": f"{training.batch_tokens * training.accumulation:,} tokens",
+        "seeds": str(comparison.seeds),
+        "vocabulary": f"{len(prepared.tokenizer):,} tokens, {settings.data.tokenizer}",
+        "training inputs": f"{len(prepared.train):,}",
+        "longest input": f"{prepared.longest:,} tokens",
+    }
+    return Results(
+        task=settings.data.task,
+        data=settings.data.source,
+        baseline=BASELINE,
+        main_metric="",
+        answer=[],
+        variants=[Variant(name) for name in attention],
+        metrics={},
+        published=published(settings.data.task, settings.data.source),
+        facts=facts,
+        command=command,
+        versions=record.versions(),
+        hardware=record.hardware(),
+        data_hashes={name: value[:16] for name, value in prepared.facts["sources"].items()},
+        notes=list(prepared.notes),
+        started=record.now(),
+    )
+
+
+def _remember(state: _State) -> None:
+    """When it was begun, and what it was begun with, are those of the first start."""
+    file = state.folder / "results.json"
+    if not file.is_file():
+        return
+    with contextlib.suppress(ValueError, KeyError):
+        before = json.loads(file.read_text())
+        state.results.started, state.before = before["started"], float(before["seconds"])
+        state.results.command = before["command"] or state.results.command
+
+
+def _run(state: _State, variant: Variant, seed: int, display: Callable[[str], Display]) -> None:
+    """One run. Where it fails, its row says why, and the others go on."""
+    run = state.run(variant.attention, seed)
+    again = (run / record.FILE).is_file()
+    if variant.status == "failed" and seed:
+        return  # its first seed did already
+    if again and record.load(run).status == "done":
+        return
+    name = variant.attention if state.comparison.seeds == 1 else f"{variant.attention} seed {seed}"
+    variant.status, variant.reason = "running", ""
+    try:
+        train(state.settings(variant.attention, seed), run, display(name), "", state.prepared, resume=again)
+    except (Stopped, KeyboardInterrupt):
+        variant.status = "waiting"
+        _collect(state)
+        raise
+    except Exception as error:
+        if os.environ.get("SYNTHATTN_TRACEBACK"):
+            raise
+        variant.status, variant.reason = "failed", " ".join(str(error).split()) or type(error).__name__
+
+
+def _collect(state: _State) -> None:
+    """Write all that is known so far."""
+    results = state.results
+    metrics = metrics_of(state.prepared.parts, state.comparison.settings.evaluation)
+    rows = {variant.attention: _rows(state, variant) for variant in results.variants}
+    base = rows.get(BASELINE, [])
+    for variant in results.variants:
+        records = _records(state, variant)
+        done = [found for found in records if found.status == "done"]
+        if variant.status != "failed" and len(done) == state.comparison.seeds:
+            variant.status = "done"
+        if records:
+            _add_run(variant, records[0])
+        _score(state, variant, done, metrics, rows[variant.attention], base)
+    if results.main_metric:
+        statistics.adjust(
+            [s.difference for v in results.variants for n, s in v.scores.items()
+             if n == results.main_metric and s.difference is not None]
+        )  # fmt: skip
+    _add_samples(state)
+    results.answer = answer(results)
+    results.seconds = state.before + time.monotonic() - state.began
+    _write(state)
+
+
+def _records(state: _State, variant: Variant) -> list[record.Record]:
+    runs = [state.run(variant.attention, seed) for seed in range(state.comparison.seeds)]
+    return [record.load(run) for run in runs if (run / record.FILE).is_file()]
+
+
+def _rows(state: _State, variant: Variant) -> list[dict[str, Any]]:
+    runs = [state.run(variant.attention, seed) for seed in range(state.comparison.seeds)]
+    return [load_rows(run) for run in runs if (run / "rows.npz").is_file()]
+
+
+def _add_run(variant: Variant, found: record.Record) -> None:
+    variant.parameters = found.model.get("parameters")
+    variant.training_seconds = found.times.get("training_seconds")
+    variant.loss_curve, variant.validation_curve = found.loss, found.validation
+
+
+def _score(
+    state: _State,
+    variant: Variant,
+    done: Sequence[record.Record],
+    metrics: Mapping[str, Any],
+    rows: Sequence[dict[str, Any]],
+    base: Sequence[dict[str, Any]],
+) -> None:
+    if not done or not rows:
+        return
+    results = state.results
+    compared = variant.attention != BASELINE and len(base) >= len(rows)
+    for name, found in done[0].scores.items():
+        results.metrics[name] = Metric(found["definition"], found["higher_is_better"])
+        results.main_metric = results.main_metric or name
+        known = state.scores.get((variant.attention, name))
+        if known is None or len(known.by_seed) != len(rows) or (known.difference is not None) != compared:
+            others = [one[name] for one in base[: len(rows)]] if compared else None
+            # Corpus metrics take their time: the intervals of the main one are the finest.
+            samples = statistics.SAMPLES if name == results.main_metric else 200
+            known = statistics.score(metrics[name], [one[name] for one in rows], others, samples)
+            state.scores[variant.attention, name] = known
+        variant.scores[name] = copy.deepcopy(known)
+
+
+def _add_samples(state: _State) -> None:
+    """A few answers of every variant, for the same questions."""
+    results = state.results
+    for variant in results.variants:
+        file = state.run(variant.attention, 0) / "predictions.jsonl"
+        if not file.is_file() or variant.samples:
+            continue
+        with file.open(encoding="utf-8") as lines:
+            found = [json.loads(line) for line in itertools.islice(lines, SAMPLES)]
+        if not results.samples:
+            results.samples = [Sample(one["source"], one["reference"]) for one in found]
+        variant.samples = [one["prediction"] for one in found]
+
+
+def _measure(state: _State, display: Display) -> None:
+    """Costs, side by side with the baseline; and what the attention looks like."""
+    results = state.results
+    batches = _typical(state)
+    trained = [v for v in results.variants if v.status == "done"]
+    for n, variant in enumerate(trained):
+        display.scored(n, len(trained))
+        kept = state.run(variant.attention, 0) / "measured.json"
+        try:
+            if not kept.is_file():
+                write_text(kept, json.dumps(_costs(state, variant, batches)))
+            for name, value in json.loads(kept.read_text()).items():
+                setattr(variant, name, value)
+            model = load(state.run(variant.attention, 0) / MODEL)
+            variant.heads, variant.histograms, variant.mixture = pictures(model, batches[0])
+        except (ValueError, RuntimeError, OSError) as error:
+            results.notes.append(f"{variant.attention} could not be measured: {' '.join(str(error).split())}")
+    display.scored(len(trained), len(trained))
+    display.close()
+    results.notes.append(
+        "Speeds are medians of ratios to the baseline, measured step by step in turn with it, apart from training."
+    )
+    results.notes.append(
+        f"Intervals: bootstrap over examples and seeds, {statistics.SAMPLES} draws for the first metric, else 200. "
+        "P-values: paired bootstrap; those of the first metric are adjusted for the number of variants (Holm)."
+    )
+
+
+def _costs(state: _State, variant: Variant, batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    builder = state.builder(variant.attention)
+    config = configuration(state.settings(variant.attention, 0).model, **decided_fields(state.prepared))
+    cache = describe(config, MODEL_OF[state.prepared.kind])["cache"]
+    costs: dict[str, Any] = {"cache_bytes_per_token": cache["bytes_per_token"] if cache else None}
+    if variant.attention == BASELINE:
+        writes = state.prepared.kind != "classification"
+        speeds = {"training_speed": 1.0, "inference_speed": 1.0, "generation_speed": 1.0 if writes else None}
+        return costs | speeds | {"training_memory": training_memory(builder, batches[0])}
+    found = measure(builder, state.builder(BASELINE), batches)
+    return costs | {
+        "training_speed": found.training_speed,
+        "inference_speed": found.inference_speed,
+        "generation_speed": found.generation_speed,
+        "training_memory": found.training_memory,
+    }
+
+
+def _typical(state: _State, count: int = 4) -> list[dict[str, Any]]:
+    """A few batches of training, full ones."""
+    inputs = state.prepared.train
+    training = state.comparison.settings.training
+    made = TokenBatches(inputs.lengths, training.batch_tokens, 0, order=inputs.order).batches()
+    full = sorted(made, key=lambda batch: -int(inputs.lengths[batch].sum()))[: max(count, len(made) // 2)]
+    return [inputs.batch(batch) for batch in full[:: max(1, len(full) // count)][:count]]
+
+
+def _write(state: _State) -> None:
+    results, folder = state.results, state.folder
+    results.save(folder / "results.json")
+    write_text(folder / "table.md", tables.markdown(results))
+    write_text(folder / "table.csv", tables.csv_table(results))
+    write_text(folder / "picture.svg", picture(results))
+    write_text(folder / "report.html", page(results))
