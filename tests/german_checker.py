@@ -149,6 +149,8 @@ IRREGULAR_PARTICIPLES = pairs_of(
     denken:gedacht sprechen:gesprochen fliegen:geflogen sitzen:gesessen liegen:gelegen wissen:gewusst haben:gehabt
     versprechen:versprochen gefallen:gefallen scheinen:geschienen"""
 )
+# After them, in the same sense, what says where takes the accusative.
+DIRECTED = words_of("gehen laufen fahren reisen fliegen stellen legen warten denken")
 # ich, du, er, wir and sie.
 WHOLE = {
     "sein": "bin bist ist sind",
@@ -173,6 +175,7 @@ for _word in words_of(
     _form, _case, _who = _word.split("/")
     PRONOUNS.setdefault(_form, set()).add((_case, (int(_who[0]), _who[1:])))
 SUBORDINATORS = {"dass", "weil", "wenn", "obwohl", "ob", "bevor", "während", "als", "wann", "warum"}
+SOMEBODY: Person = (3, "sg")
 NOBODY: Subject = ("", (0, ""))
 RELATIVES = {"der", "die", "das", "den", "dem", "denen"}
 
@@ -424,15 +427,16 @@ def prepositional(words: tuple[str, ...], i: int, lower: str) -> Iterator[tuple[
         for case, slot in allowed:
             for end, fits, _ in phrases((DER[case, slot], *words[i + 1 :]), 0):
                 for whole in (i + end, *owners(words, i + end)) if (case, slot) in fits else ():
-                    yield whole, Chunk("pp", words[i:whole], slots=frozenset({slot}))
+                    yield whole, Chunk("pp", words[i:whole], frozenset({(case, SOMEBODY)}), frozenset({slot}))
         return
     if (lower, rest) in {("in", "dem"), ("in", "das"), ("an", "dem"), ("an", "das"), ("zu", "dem"), ("zu", "der")}:
         return
     if (lower, rest) == ("von", "dem"):
         return
     for end, chunk in chunks(words, i + 1):
-        if chunk.kind == "np" and PREPOSITIONS[lower] & {case for case, _ in chunk.readings}:
-            yield end, Chunk("pp", words[i:end], slots=chunk.slots)
+        fits = PREPOSITIONS[lower] & {case for case, _ in chunk.readings}
+        if chunk.kind == "np" and fits:
+            yield end, Chunk("pp", words[i:end], frozenset((case, SOMEBODY) for case in fits), chunk.slots)
 
 
 def parses(words: tuple[str, ...], i: int = 0) -> Iterator[list[Chunk]]:
@@ -506,6 +510,20 @@ def lexical(verb: str, closing: list[str]) -> set[str]:
     return set()
 
 
+def places_fit(parts: list[Chunk], word: str) -> bool:
+    """Whether prepositions with two cases have the one that the verb asks for."""
+    where_to = False
+    for part in parts:
+        preposition = CONTRACTED.get(part.words[0].lower(), (part.words[0].lower(), set()))[0]
+        if part.kind == "pp" and len(PREPOSITIONS[preposition]) == 2:
+            cases = {case for case, _ in part.readings}
+            where_to |= "acc" in cases
+            if cases == {"acc"} and word not in DIRECTED:
+                return False
+        where_to |= part.words[0].lower() == "wohin"
+    return where_to or word not in ("stellen", "legen")
+
+
 def clause_fits(parts: list[Chunk], verb: str, closing: list[str], person: Person | None) -> set[Subject]:
     """The subjects with which a clause is right."""
     found: set[Subject] = set()
@@ -514,6 +532,8 @@ def clause_fits(parts: list[Chunk], verb: str, closing: list[str], person: Perso
         if pred and not (word == "sein" and len(pred) == 1):
             continue
         if word == "sein" and not pred and not any(part.kind == "pp" or part.words == ("Wo",) for part in parts):
+            continue
+        if not places_fit(parts, word):
             continue
         # A verb that is there only with its prefix has no frame of its own.
         for frame in FRAMES.get(word, ()):

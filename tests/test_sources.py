@@ -587,8 +587,15 @@ class FakeHub(types.ModuleType):
         self.rows: dict[str, list[dict[str, Any]]] = {
             "test_matched": [{"n": 1}],
             "test_mismatched": [{"n": 2}],
-            "train": [{"translation": {"de": "A", "en": "a"}, "id": 3}, {"translation": "plain"}],
+            "train": [
+                {"translation": {"de": "A", "en": "a"}, "id": 3},
+                {"translation": {"de": "B", "en": "b"}, "id": 4},
+            ],
         }
+        self.configs = ["de-en", "fr-en"]
+
+    def get_dataset_config_names(self, path: str, revision: str | None = None) -> list[str]:
+        return self.configs
 
     def get_dataset_split_names(
         self, path: str, config_name: str | None = None, revision: str | None = None
@@ -623,7 +630,7 @@ def test_hub_records(hub: FakeHub):
     assert source.splits == ("train", "test", "test_matched", "test_mismatched")
     assert list(source.read("train")) == [
         Record({"id": 3, "de": "A", "en": "a"}, "hub:wmt14/de-en, train, record 1"),
-        Record({"translation": "plain"}, "hub:wmt14/de-en, train, record 2"),
+        Record({"id": 4, "de": "B", "en": "b"}, "hub:wmt14/de-en, train, record 2"),
     ]
     assert fields(source, "test") == fields(source, "test_matched") == [{"n": 1}]
     assert hub.calls[0] == ("wmt/wmt14", "de-en", "train", False, None)
@@ -662,9 +669,11 @@ def test_data_sets_that_are_programs_are_read_as_converted(hub: FakeHub):
         ),
         (KeyError("a\nb"), "hub:imdb cannot be loaded: 'a\\nb'"),
         (
-            ValueError("Config name is missing.\nPick one"),
-            "hub:imdb cannot be loaded: Config name is missing. Pick one",
+            # As datasets writes it.
+            ValueError("Config name is missing.\nPlease pick one among the available configs: ['de-en', 'fr-en']"),
+            "hub:imdb has several configurations; write hub:imdb/CONFIG with one of de-en, fr-en",
         ),
+        (ValueError("Bad split:\nx"), "hub:imdb cannot be loaded: Bad split: x"),
     ],
 )
 def test_hub_errors(hub: FakeHub, fails: Exception, text: str):
@@ -674,6 +683,20 @@ def test_hub_errors(hub: FakeHub, fails: Exception, text: str):
     assert str(caught.value) == text
 
 
+def test_unknown_configurations(hub: FakeHub):
+    hub.fails = ValueError("BuilderConfig 'de-eng' not found. Available: ['de-en', 'fr-en']")
+    with pytest.raises(
+        ValueError, match=r"^hub:wmt14/de-eng: there is no configuration 'de-eng'; did you mean de-en\?$"
+    ):
+        open_source("hub:wmt14/de-eng")
+    hub.fails = ValueError("The config is broken")
+    with pytest.raises(ValueError, match=r"^hub:wmt14/de-en cannot be loaded: The config is broken$"):
+        open_source("hub:wmt14/de-en")
+    del hub.configs
+    with pytest.raises(ValueError, match=r"^hub:wmt14/de-eng cannot be loaded: The config is broken$"):
+        open_source("hub:wmt14/de-eng")
+
+
 def test_hub_offline(hub: FakeHub, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     hub.fails = ConnectionError()
@@ -681,6 +704,83 @@ def test_hub_offline(hub: FakeHub, monkeypatch: pytest.MonkeyPatch):
         ValueError, match=r"^hub:imdb: not in the cache, and HF_HUB_OFFLINE is set; unset it to download$"
     ):
         open_source("hub:imdb")
+
+
+@pytest.fixture
+def repositories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Data sets as they are on the hub, in folders with their names: ``datasets`` takes those first."""
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    string = datasets.Value("string")
+    label = {"sentence1": string, "sentence2": string, "label": datasets.ClassLabel(names=["entailment", "other"])}
+    pair = {"translation": datasets.Translation(languages=["de", "en"])}
+    rows = {
+        ("wmt/wmt14", "de-en", "train"): (pair, [{"translation": {"de": "Ja.", "en": "Yes."}}]),
+        ("wmt/wmt14", "fr-en", "train"): ({"translation": datasets.Translation(languages=["fr", "en"])}, []),
+        ("nyu-mll/glue", "rte", "train"): (label, [{"sentence1": "a", "sentence2": "b", "label": 1}]),
+        ("nyu-mll/glue", "rte", "test"): (label, [{"sentence1": "c", "sentence2": "d", "label": -1}]),
+        ("abisee/cnn_dailymail", "1.0.0", "train"): ({"article": string, "highlights": string}, []),
+        ("abisee/cnn_dailymail", "3.0.0", "train"): (
+            {"article": string, "highlights": string},
+            [{"article": "Long.", "highlights": "Short."}],
+        ),
+        ("billion-word-benchmark/lm1b", "plain_text", "train"): (
+            {"text": string},
+            [{"text": "One ."}, {"text": "Two ."}],
+        ),
+        ("allenai/c4", "en", "train"): ({"text": string, "url": string}, [{"text": "One.", "url": None}]),
+    }
+    cards: dict[str, dict[str, list[str]]] = {}
+    for (path, config, split), (features, records) in rows.items():
+        columns = {name: [record[name] for record in records] for name in features}
+        folder = tmp_path / path / config
+        folder.mkdir(parents=True, exist_ok=True)
+        data = datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+        data.to_parquet(str(folder / f"{split}.parquet"))
+        cards.setdefault(path, {}).setdefault(config, []).append(split)
+    for path, configs in cards.items():
+        lines = ["---", "configs:"]
+        for config, splits in configs.items():
+            lines += [f"- config_name: {config}", "  data_files:"]
+            lines += [f"  - split: {split}\n    path: {config}/{split}.parquet" for split in splits]
+        (tmp_path / path / "README.md").write_text("\n".join([*lines, "---", ""]))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("wmt14/de-en", {"de": "Ja.", "en": "Yes."}),
+        ("glue/rte", {"sentence1": "a", "sentence2": "b", "label": 1}),
+        ("cnn_dailymail", {"article": "Long.", "highlights": "Short."}),
+        ("lm1b", {"text": "One ."}),
+        ("c4", {"text": "One.", "url": None}),
+    ],
+)
+def test_the_package_itself(repositories: Path, name: str, expected: dict[str, Any]):
+    source = HubSource(name)
+    assert fields(source)[0] == expected
+    assert source.fingerprint() == HubSource(name).fingerprint()
+
+
+def test_the_package_itself_has_splits_and_errors(repositories: Path):
+    source = HubSource("glue/rte")
+    assert source.splits == ("train", "test")
+    assert fields(source, "test") == [{"sentence1": "c", "sentence2": "d", "label": -1}]
+    several = r"^hub:wmt14 has several configurations; write hub:wmt14/CONFIG with one of de-en, fr-en$"
+    with pytest.raises(ValueError, match=several):
+        HubSource("wmt14")
+    with pytest.raises(
+        ValueError, match=r"^hub:wmt14/de-eng: there is no configuration 'de-eng'; did you mean de-en\?$"
+    ):
+        HubSource("wmt14/de-eng")
+    (repositories / "owner" / "program").mkdir(parents=True)
+    (repositories / "owner" / "program" / "program.py").write_text("")
+    with pytest.raises(
+        ValueError, match=r"^hub:owner/program cannot be loaded: Dataset scripts are no longer supported"
+    ):
+        HubSource("owner/program")
 
 
 def test_the_hub_breaks_while_it_is_read(hub: FakeHub, monkeypatch: pytest.MonkeyPatch):

@@ -216,10 +216,8 @@ def test_speed_is_how_much_longer_the_baseline_takes(monkeypatch: pytest.MonkeyP
 
 
 def test_a_speed_is_the_median_of_the_rounds(monkeypatch: pytest.MonkeyPatch):
-    clock, takes = (
-        [0.0],
-        iter([9, 9, 1, 5, 2, 1, 1, 7, 1, 1]),
-    )  # two to warm up, then both in turns, who is first changes
+    # Two to warm up; then ours and theirs, theirs and ours, and so on.
+    clock, takes = [0.0], iter([9, 9, 1, 5, 2, 1, 1, 7, 1, 1])
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
 
     class Slow(Watched):

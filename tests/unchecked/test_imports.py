@@ -27,6 +27,7 @@ LAYERS = [
     ["report"],
     ["comparison"],
     ["cli"],
+    ["__main__"],
 ]
 
 

@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import math
 import os
 import re
 import time
@@ -16,7 +17,7 @@ from typing import Any
 import yaml
 
 from synthattn.comparison import statistics
-from synthattn.comparison.measure import measure, training_memory
+from synthattn.comparison.measure import heaviest, measure, training_memory
 from synthattn.comparison.pictures import pictures
 from synthattn.comparison.verdict import answer
 from synthattn.data.batching import TokenBatches
@@ -292,7 +293,11 @@ def _rows(state: _State, variant: Variant) -> list[dict[str, Any]]:
 def _add_run(variant: Variant, found: record.Record) -> None:
     variant.parameters = found.model.get("parameters")
     variant.training_seconds = found.times.get("training_seconds")
-    variant.loss_curve, variant.validation_curve = found.loss, found.validation
+    # A loss that is no number any more says why a run failed; a curve cannot show it, nor JSON hold it.
+    variant.loss_curve, variant.validation_curve = (
+        [[float(step), value] for step, value in curve if math.isfinite(value)]
+        for curve in (found.loss, found.validation)
+    )
 
 
 def _score(
@@ -317,7 +322,18 @@ def _score(
             samples = statistics.SAMPLES if name == results.main_metric else 200
             known = statistics.score(metrics[name], [one[name] for one in rows], others, samples)
             state.scores[variant.attention, name] = known
-        variant.scores[name] = copy.deepcopy(known)
+        if _finite(known):
+            variant.scores[name] = copy.deepcopy(known)
+        else:
+            note = f"{variant.attention}: {name} is not a finite number"
+            results.notes += [note] if note not in results.notes else []
+
+
+def _finite(score: Score) -> bool:
+    parts = [score.value, score.low, score.high]
+    if score.difference is not None:
+        parts += [score.difference.value, score.difference.low, score.difference.high]
+    return all(math.isfinite(part) for part in parts)
 
 
 def _add_samples(state: _State) -> None:
@@ -370,7 +386,7 @@ def _costs(state: _State, variant: Variant, batches: Sequence[Mapping[str, Any]]
     if variant.attention == BASELINE:
         writes = state.prepared.kind != "classification"
         speeds = {"training_speed": 1.0, "inference_speed": 1.0, "generation_speed": 1.0 if writes else None}
-        return costs | speeds | {"training_memory": training_memory(builder, batches[0])}
+        return costs | speeds | {"training_memory": training_memory(builder, heaviest(batches))}
     found = measure(builder, state.builder(BASELINE), batches)
     return costs | {
         "training_speed": found.training_speed,

@@ -22,7 +22,12 @@ def answer(results: Results) -> list[str]:
     worse = [variant for variant in others if _side(results, variant) < 0]
     alike = [variant for variant in others if _side(results, variant) == 0]
     paragraphs = [_quality(results, baseline, better, alike, worse)]
-    candidates = [variant for variant in (*better, *alike) if variant.training_speed is not None]
+    candidates = [
+        variant
+        for variant in (*better, *alike)
+        # A control is there to be compared with, not to be chosen.
+        if variant.training_speed is not None and not variant.attention.startswith(f"{results.baseline} (")
+    ]
     if candidates:
         paragraphs.append(_cost(results, baseline, max(candidates, key=lambda v: v.training_speed or 0.0)))
     elif not better and not alike:

@@ -156,7 +156,23 @@ class HubSource:
             ):
                 raise ValueError(f"{self.name}: {_no_network()}") from None
             what = " ".join(str(error).split())[:200] or type(error).__name__
-            raise ValueError(f"{self.name} cannot be loaded: {what}") from None
+            raise ValueError(self._wrong_config(error) or f"{self.name} cannot be loaded: {what}") from None
+
+    def _wrong_config(self, error: Exception) -> str:
+        """Which configurations there are, if the error is about them; what ``datasets`` says is about its own calls."""
+        if not isinstance(error, ValueError) or "config" not in str(error).lower():
+            return ""
+        try:
+            names = list(self._datasets.get_dataset_config_names(self.hub_name.path, **self._options))
+        except Exception:
+            # The first error says more than this one.
+            return ""
+        config = self.hub_name.config
+        if config is None and len(names) > 1:
+            return f"{self.name} has several configurations; write {self.name}/CONFIG with one of {', '.join(names)}"
+        if config is not None and config not in names:
+            return f"{self.name}: there is no configuration {config!r}{suggestion(config, names)}"
+        return ""
 
 
 def _datasets(name: str) -> Any:
