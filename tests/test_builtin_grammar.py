@@ -262,8 +262,8 @@ def english_verb(en: str, rng: random.Random) -> str | None:
     return replaced(en, rng, lambda word: [other[word]] if word in other else [])
 
 
-# How many of them must be found. What is missing is good German and only not what the English says: "die Bank" and
-# "die Bänke", "dem Lehrer" and "den Lehrern".
+# How many of them must be found. Most of the rest is good German and only not what the English says, as "die Bänke" for
+# "die Bank"; the checker does not see pronouns in another clause ("die Tassen, weil sie billig ist").
 MISTAKES: dict[Callable[[str, random.Random], str | None], float] = {
     plural_verb: 0.99,
     singular_verb: 0.99,
