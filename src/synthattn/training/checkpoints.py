@@ -1,14 +1,15 @@
 """Checkpoints that are whole or are not used: each has a seal, written last, that says what must be in it."""
 
+import contextlib
 import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -66,14 +67,31 @@ def last_good(run: Path) -> tuple[Path | None, list[str]]:
     return None, complaints
 
 
-def prune(run: Path, keep: int, best: int | None) -> None:
-    """Remove all but the newest whole checkpoints, and the best one."""
+def prune(run: Path, keep: int, best: int | None, every: int, last: int) -> None:
+    """Remove all but the newest whole checkpoints, and the best one.
+
+    Those of an interruption, at no multiple of ``every`` and not at the ``last`` step, go as soon as there is a newer
+    one, and do not count: what is kept in the end is the same without an interruption.
+    """
     whole = [folder for folder in checkpoints(run) if (folder / SEAL).exists()]
-    for folder in whole[keep:]:
-        if step_of(folder) != best:
+    planned = [folder for folder in whole if step_of(folder) % every == 0 or step_of(folder) == last]
+    for folder in whole[1:]:
+        if folder not in planned[:keep] and step_of(folder) != best:
             # The seal first: what is left after an interruption is not taken for a checkpoint.
             (folder / SEAL).unlink()
             shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def writing(what: str, run: Path, folder: Path) -> Iterator[None]:
+    """Where a folder cannot be written, nothing half written stays, and the error says in one line what is kept."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        good, _ = last_good(run)
+        kept = f"{good.name} is whole" if good is not None else "there is no earlier one"
+        raise OSError(f"cannot write {what}: {' '.join(str(error).split())}; {kept}") from error
 
 
 def average(folders: Iterable[Path], target: Path) -> int:
@@ -106,10 +124,14 @@ def average(folders: Iterable[Path], target: Path) -> int:
 def write_text(path: Path, text: str) -> None:
     """Written beside and renamed: a reader, or the next start, sees the old text or the new one."""
     beside = path.with_name(path.name + ".part")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        beside.unlink(missing_ok=True)  # on a full disk every byte counts
+        raise
     beside.replace(path)
 
 

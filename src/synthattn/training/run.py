@@ -77,6 +77,8 @@ def train(
     main = int(os.environ.get("RANK", "0")) == 0
     found = _begin(settings, run, command, resume, main)
     if found.status == "done":
+        if main:
+            _tidy(run)
         display.note(f"{run} is done already")
         return found
     try:
@@ -123,10 +125,11 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
         return found
     if not main:  # the first process makes the folder
         return record.Record(seed=settings.training.seed)
-    if run.exists() and any(run.iterdir()):
+    # A start that was killed at once leaves no settings, which are written last: there is nothing to go on with.
+    begun = {record.FILE, f"{record.FILE}.part", f"{SETTINGS}.part"}
+    if run.exists() and any(entry.name not in begun for entry in run.iterdir()):
         raise ValueError(f"{run} is not empty; choose another folder, or go on with --resume {run}")
     run.mkdir(parents=True, exist_ok=True)
-    checkpoints.write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
     found = record.Record(
         command=command,
         settings=as_dict(settings),
@@ -136,6 +139,7 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
         times={"started": record.now(), "training_seconds": 0.0, "starts": 0},
     )
     found.save(run)
+    checkpoints.write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
     return found
 
 
@@ -158,8 +162,6 @@ def _train(
     }
     if not (run / MODEL / "config.json").is_file():
         trainer = _fit(settings, run, found, display, prepared, model)
-        if not main:
-            return found
         _finish(settings, run, found, trainer, prepared)
     if not main:
         return found
@@ -173,10 +175,14 @@ def _train(
     found.times["finished"] = record.now()
     found.status = "done"
     found.save(run)
-    # What is left of training is of no more use; the model is kept.
+    _tidy(run)
+    return found
+
+
+def _tidy(run: Path) -> None:
+    """What is left of training is of no more use; the model is kept."""
     for folder in checkpoints.checkpoints(run):
         shutil.rmtree(folder)
-    return found
 
 
 def prepare_data(settings: Settings) -> Prepared:
@@ -228,6 +234,8 @@ def _fit(
         display.note(complaint)
     if checkpoint is not None:
         display.note(f"going on from step {checkpoints.step_of(checkpoint):,}")
+        if _out_of_patience(checkpoint, training.patience):
+            planned.steps = checkpoints.step_of(checkpoint)
     arguments = _arguments(training, planned, run, prepared)
     batches = RunBatches(
         _batches(training, prepared),
@@ -236,7 +244,7 @@ def _fit(
         arguments.world_size,
     )
     reporter = Reporter(display, 0 if training.minutes is not None else planned.steps)
-    keeper = _Keeper(found, run, training.minutes)
+    keeper = _Keeper(found, run, training.minutes, checkpoint)
     callbacks: list[TrainerCallback] = [reporter, keeper]
     if arguments.process_index == 0:
         callbacks.append(TensorBoardCallback(SummaryWriter(str(run / "tensorboard"))))
@@ -248,6 +256,7 @@ def _fit(
         prepared.train,
         batches,
         prepared.validation,
+        prepared.tokenizer,
         settings.evaluation.batch_tokens,
         planned.label_smoothing,
         training.keep_checkpoints,
@@ -267,6 +276,15 @@ def _fit(
             found.save(run)
         raise Stopped(run, trainer.state.global_step)
     return trainer
+
+
+def _out_of_patience(checkpoint: Path, patience: int | None) -> bool:
+    """Whether a run was to stop at a checkpoint: the Trainer would go on for a step."""
+    if patience is None:
+        return False
+    state = json.loads((checkpoint / "trainer_state.json").read_text())
+    kept = state["stateful_callbacks"].get(EarlyStoppingCallback.__name__)
+    return kept is not None and kept["attributes"]["early_stopping_patience_counter"] >= patience
 
 
 def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: Prepared) -> TrainingArguments:
@@ -304,11 +322,14 @@ def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: P
         save_strategy="steps",
         save_steps=planned.save_every,
         save_total_limit=None,
+        restore_callback_states_from_checkpoint=True,  # or patience would start anew
         disable_tqdm=True,
         use_cpu=on_cpu,
         use_cache=True,  # or the saved configuration would say that there is none
         ddp_find_unused_parameters=False,
         remove_unused_columns=False,
+        fsdp=training.shard or None,  # pyright: ignore[reportArgumentType] (its annotation is older than its meaning)
+        fsdp_config={"transformer_layer_cls_to_wrap": ["Block"]} if training.shard else None,
         average_tokens_across_devices=True,
     )
 
@@ -324,27 +345,29 @@ def _finish(
     if prepared.labels:
         model.config.id2label = dict(enumerate(prepared.labels))
         model.config.label2id = {name: n for n, name in enumerate(prepared.labels)}
-    model.save_pretrained(unfinished)
-    prepared.tokenizer.save_pretrained(unfinished)
-    whole = [folder for folder in checkpoints.checkpoints(run) if checkpoints.damage(folder) is None]
-    found.weights = f"of step {trainer.state.global_step}"
-    if keep == "best" and trainer.state.best_global_step is not None:
-        best = [folder for folder in whole if checkpoints.step_of(folder) == trainer.state.best_global_step]
-        if best:
-            shutil.copyfile(best[0] / checkpoints.WEIGHTS, unfinished / checkpoints.WEIGHTS)
-            found.weights = f"of step {checkpoints.step_of(best[0])}, the lowest validation loss"
-    if keep == "average" and whole:
-        count = checkpoints.average(whole, unfinished / checkpoints.WEIGHTS)
-        found.weights = f"mean of {count} checkpoints up to step {checkpoints.step_of(whole[0])}"
-    unfinished.rename(run / MODEL)
+    with checkpoints.writing("the model", run, unfinished):
+        model.save_pretrained(unfinished)
+        prepared.tokenizer.save_pretrained(unfinished)
+        whole = [folder for folder in checkpoints.checkpoints(run) if checkpoints.damage(folder) is None]
+        found.weights = f"of step {trainer.state.global_step}"
+        if keep == "best" and trainer.state.best_global_step is not None:
+            best = [folder for folder in whole if checkpoints.step_of(folder) == trainer.state.best_global_step]
+            if best:
+                shutil.copyfile(best[0] / checkpoints.WEIGHTS, unfinished / checkpoints.WEIGHTS)
+                found.weights = f"of step {checkpoints.step_of(best[0])}, the lowest validation loss"
+        if keep == "average" and whole:
+            count = checkpoints.average(whole, unfinished / checkpoints.WEIGHTS)
+            found.weights = f"mean of {count} checkpoints up to step {checkpoints.step_of(whole[0])}"
+    # Before the model is there: afterwards nobody would know which weights it has.
     found.save(run)
+    unfinished.rename(run / MODEL)
 
 
 class _Keeper(TrainerCallback):
     """Keeps the record, and stops a run that is asked to stop, or whose time is over."""
 
-    def __init__(self, found: record.Record, run: Path, minutes: float | None) -> None:
-        self.record, self.run, self.minutes = found, run, minutes
+    def __init__(self, found: record.Record, run: Path, minutes: float | None, checkpoint: Path | None) -> None:
+        self.record, self.run, self.minutes, self.checkpoint = found, run, minutes, checkpoint
         self.interrupted = False
         self.trainer: Any = None
         self.began = time.monotonic()
@@ -352,16 +375,27 @@ class _Keeper(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.began = time.monotonic()
+        if self.checkpoint is not None:
+            self.trainer.continue_curve(self.checkpoint)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         late = self.minutes is not None and self._seconds() >= 60 * self.minutes
+        if args.world_size > 1:
+            # One process may hear of it a step before another, which would then wait for it for ever.
+            told = self.trainer.over_processes(torch.tensor([self.interrupted, late], dtype=torch.float32))
+            self.interrupted, late = (bool(count) for count in told.tolist())
         if self.interrupted or late:
             control.should_save = control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if args.should_save:
             self.write()
-            self.record.save(self.run)
+            try:
+                self.record.save(self.run)
+            except OSError as error:
+                raise OSError(
+                    f"cannot write the record at step {state.global_step}: {error}; its checkpoint is whole"
+                ) from error
 
     def write(self) -> None:
         """What the trainer knows, into the record."""
@@ -402,7 +436,9 @@ def _interruptible(keeper: _Keeper) -> Iterator[None]:
 
 
 def check_hardware(training: TrainingSettings) -> None:
-    """Refuse what this machine would do worse than without."""
+    """Refuse what this machine would do worse than without, or not at all."""
+    if training.shard and not torch.cuda.is_available():
+        raise ValueError("training.shard needs accelerators; on CPUs every process has the whole model, leave it out")
     if training.precision == "bf16" and not torch.cuda.is_available() and not _has_fast_bf16():
         raise ValueError(
             "precision=bf16 would be many times slower than fp32 on this processor, which has no AMX; use fp32"

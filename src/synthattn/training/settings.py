@@ -83,6 +83,7 @@ class TrainingSettings:
         seed: of the first weights, the order of the examples and dropout.
         precision: ``fp32``, or ``bf16`` where the hardware has it.
         gradient_checkpointing: compute activations twice to keep fewer.
+        shard: split the model itself over the processes (FSDP2), for models too large for one accelerator.
         compile: let torch compile the model.
         workers: processes that prepare batches.
         log_every: steps between points of the loss curve.
@@ -113,6 +114,7 @@ class TrainingSettings:
     seed: int = 0
     precision: Precision = "fp32"
     gradient_checkpointing: bool = False
+    shard: bool = False
     compile: bool = False
     workers: int = 0
     log_every: int = 10

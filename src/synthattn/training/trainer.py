@@ -1,5 +1,6 @@
 """The Trainer of transformers with our batches, our loss, and checkpoints that are whole or are not used."""
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -7,7 +8,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer
@@ -21,6 +21,10 @@ class Diverged(ValueError):  # noqa: N818 (it says what happened)
     """The loss is no longer a number."""
 
 
+CURVE = "curve.json"
+"""In a checkpoint: what belongs to the next point of the loss curve."""
+
+
 class SynthesizerTrainer(Trainer):
     """Batches by number of tokens, in an order that depends on the seed alone.
 
@@ -30,6 +34,7 @@ class SynthesizerTrainer(Trainer):
         inputs: what it learns from.
         batches: in which batches.
         validation: what the validation loss is computed from.
+        tokenizer: is saved with every checkpoint.
         evaluation_tokens: in a batch of these.
         label_smoothing: share of the probability that goes to all classes alike.
         keep: how many checkpoints are kept.
@@ -44,6 +49,7 @@ class SynthesizerTrainer(Trainer):
         inputs: Inputs,
         batches: RunBatches,
         validation: Inputs,
+        tokenizer: Any,
         evaluation_tokens: int,
         label_smoothing: float,
         keep: int,
@@ -52,6 +58,7 @@ class SynthesizerTrainer(Trainer):
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=inputs, eval_dataset=validation, **options)
         self.inputs, self.batches, self.validation = inputs, batches, validation
+        self.tokenizer = tokenizer
         self.evaluation_tokens, self.label_smoothing = evaluation_tokens, label_smoothing
         self.keep, self.keep_best = keep, keep_best
         self.tokens = self.padded = 0
@@ -119,7 +126,7 @@ class SynthesizerTrainer(Trainer):
                     count = (batch["labels"] != IGNORED).sum()
                     loss = model(**batch, num_items_in_batch=torch.ones((), device=count.device)).loss
                 total += torch.tensor([float(loss), float(count)], dtype=torch.float64)
-        total = self.accelerator.reduce(total.to(self.args.device) if self.args.world_size > 1 else total)
+        total = self.over_processes(total)
         model.train()
         metrics = {"eval_loss": float(total[0] / total[1])}
         self.log(metrics)
@@ -138,19 +145,29 @@ class SynthesizerTrainer(Trainer):
         if self.args.should_save and folder.exists():
             shutil.rmtree(folder)
         self.accelerator.wait_for_everyone()
-        try:
+        with checkpoints.writing(f"a checkpoint at step {self.state.global_step}", run, folder):
             super()._save_checkpoint(model, trial)
+            unlogged = float(self.over_processes(self._tr_loss)) / self.args.world_size
             self.accelerator.wait_for_everyone()
             if self.args.should_save:
+                curve = {"loss": unlogged, "logged": self._globalstep_last_logged}
+                checkpoints.write_text(folder / CURVE, json.dumps(curve))
                 checkpoints.seal(folder)
-        except (OSError, RuntimeError, SafetensorError) as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            good, _ = checkpoints.last_good(run)
-            kept = f"{good.name} is whole" if good is not None else "there is no earlier one"
-            reason = " ".join(str(error).split())
-            raise OSError(f"cannot write a checkpoint at step {self.state.global_step}: {reason}; {kept}") from error
         if self.args.should_save:
-            checkpoints.prune(run, self.keep, self.state.best_global_step if self.keep_best else None)
+            best = self.state.best_global_step if self.keep_best else None
+            checkpoints.prune(run, self.keep, best, self.state.save_steps, self.state.max_steps)  # pyright: ignore[reportArgumentType]
+
+    def continue_curve(self, checkpoint: Path) -> None:
+        """Go on with a point of the loss curve that was begun before an interruption."""
+        curve = json.loads((checkpoint / CURVE).read_text())
+        self._tr_loss += curve["loss"]
+        self._globalstep_last_logged = curve["logged"]
+
+    def over_processes(self, values: Tensor) -> Tensor:
+        """The sum over all processes."""
+        if self.args.world_size == 1:
+            return values
+        return self.accelerator.reduce(values.clone().to(self.args.device))  # pyright: ignore[reportReturnType]
 
     def _shifts(self, model: Any) -> bool:
         return bool(model.config.is_decoder)
