@@ -11,8 +11,9 @@ setup: .venv/ready
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+# The main job on built-in data; ends with the path of a page to look at.
 demo: setup
-	$(BIN)/python examples/layer.py
+	$(BIN)/synthattn compare
 
 # Most tests run with every shape annotation checked. Those in tests/unchecked run the package as users have it:
 # torch.compile cannot trace through the checks, and they would catch bad input before our own messages do.

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from synthattn.data.source import Record
 from synthattn.tasks import GLUE, SUPERGLUE, TASKS, find_task
 from synthattn.tasks.classification import Classification
-from synthattn.tasks.mixing import mix, proportions
+from synthattn.tasks.mixing import MixedOrder
 
 PASSAGE = {
     "text": "<b>Sent 1: </b>Ann met Bob.<br><b>Sent 2: </b>He waved.",
@@ -302,16 +303,20 @@ def test_an_unknown_task():
 
 
 def test_mixing_is_proportional_up_to_a_limit():
-    sizes = {"small": 100, "large": 900, "huge": 10_000}
-    assert proportions(sizes, None)["huge"] == pytest.approx(10 / 11)
-    shares = proportions(sizes, 1000)
-    assert shares == {"small": 0.05, "large": 0.45, "huge": 0.5}
-    drawn = mix(sizes, 1000, seed=3)
-    seen = [next(drawn) for _ in range(20_000)]
-    for name, share in shares.items():
-        assert sum(n == name for n, _ in seen) / len(seen) == pytest.approx(share, abs=0.02)
-    assert {i for n, i in seen if n == "small"} == set(range(100)), "every example comes, in rounds"
-    again = mix(sizes, 1000, seed=3)
-    assert [next(again) for _ in range(100)] == seen[:100]
-    with pytest.raises(ValueError, match="cannot mix small: it has 0 examples"):
-        proportions({"small": 0}, None)
+    sizes = [100, 900, 10_000]
+    assert MixedOrder(sizes, None).shares[2] == pytest.approx(10 / 11)
+    order = MixedOrder(sizes, 1000)
+    assert order.shares == [0.05, 0.45, 0.5]
+    epochs = [order(3, epoch) for epoch in range(10)]
+    for epoch in epochs:
+        assert np.histogram(epoch, [0, 100, 1000, 11_000])[0].tolist() == [100, 900, 1000]
+    assert set(np.concatenate(epochs).tolist()) == set(range(11_000)), "every example comes, in rounds"
+
+
+def test_what_cannot_be_mixed():
+    with pytest.raises(ValueError, match="cannot mix a task of 0 examples"):
+        MixedOrder([3, 0], None)
+    with pytest.raises(ValueError, match="nothing to mix: no task was given"):
+        MixedOrder([], None)
+    with pytest.raises(ValueError, match="the limit must be at least 1, got 0"):
+        MixedOrder([3], 0)

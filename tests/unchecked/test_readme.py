@@ -63,7 +63,18 @@ def test_files_that_the_pages_name_exist(name):
     assert not missing
 
 
-def test_the_demo_shows_that_random_learns_and_fixed_random_does_not():
+def test_the_results_in_the_readme_are_those_of_the_run_that_is_kept():
+    from synthattn.report.picture import picture
+    from synthattn.report.results import load
+
+    made = runpy.run_path(str(ROOT / "examples" / "update_readme.py"))
+    results = load(ROOT / "docs" / "demo" / "results.json")
+    shown = (ROOT / "README.md").read_text().split(made["BEGIN"])[1].split(made["END"])[0]
+    assert shown.strip() == made["part"](results)
+    assert (ROOT / "docs" / "demo" / "picture.svg").read_text() == picture(results)
+
+
+def test_the_example_of_the_layer_shows_that_random_learns_and_fixed_random_does_not():
     train = runpy.run_path(str(ROOT / "examples" / "layer.py"))["accuracy_after_training"]
     assert train("random") > 0.95
     assert train("fixed_random") < 0.5

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from transformers.utils import logging
 
 from synthattn.cli.settings import gather
 from synthattn.data.tokenizers import load_tokenizer
@@ -27,10 +28,13 @@ def run(
     as_json: bool,
 ) -> int:
     if what.is_file():
+        if options.get("data.task") is None:
+            raise ValueError(f"{what} does not say what its predictions are for; give --task, and --data")
         settings = gather(None, options, [])
         scored, facts = _score_file(what, settings)
     else:
         settings, folder = _settings(what, options)
+        logging.disable_progress_bar()
         model = load(folder)
         shown = display(what.name, quiet or as_json)
         result = evaluate(model, load_tokenizer(folder), open_parts(settings.data), settings.evaluation, shown.scored)
@@ -45,7 +49,7 @@ def run(
         (output / "scores.json").write_text(json.dumps(found | {"facts": facts}, indent=1, ensure_ascii=False) + "\n")
     if as_json:
         print(json.dumps({"scores": found, **facts}, indent=1, ensure_ascii=False))
-    else:
+    elif not quiet:
         show(str(what), scored, facts)
     return 0
 
@@ -102,9 +106,11 @@ def _only_texts(part: Part) -> None:
 def _lines(file: Path) -> list[str]:
     """Plain lines, or the ``prediction`` of JSON lines."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from error
+    # Not splitlines(), for which characters end a line that a prediction may contain.
+    lines = text.removesuffix("\n").split("\n") if text else []
     if file.suffix != ".jsonl":
         return lines
     try:

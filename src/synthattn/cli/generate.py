@@ -2,11 +2,12 @@
 
 import itertools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.utils import logging
 
 from synthattn.data.batching import pad
 from synthattn.data.tokenizers import load_tokenizer
@@ -14,7 +15,7 @@ from synthattn.tasks import find_task
 from synthattn.training.evaluation import write
 from synthattn.training.model import load
 from synthattn.training.run import SETTINGS, final_model, saved_settings
-from synthattn.training.settings import EvaluationSettings
+from synthattn.training.settings import EvaluationSettings, Settings
 
 
 def run(
@@ -33,7 +34,11 @@ def run(
     if temperature < 0:
         raise ValueError(f"--temperature must be at least 0, got {temperature:g}")
     settings = EvaluationSettings(beams=beams, max_new_tokens=max_new_tokens)
+    Settings(evaluation=settings)  # which checks the numbers
+    if file is None and sys.stdin.isatty():
+        batch = 1  # who types a line waits for its answer
     folder, task = _model(what)
+    logging.disable_progress_bar()
     model = load(folder).eval()
     tokenizer = load_tokenizer(folder)
     torch.manual_seed(seed)
@@ -61,12 +66,13 @@ def _model(what: Path) -> tuple[Path, Any]:
 
 
 def _lines(file: Path | None) -> Iterator[str]:
-    source: Iterable[str] = sys.stdin if file is None else file.open(encoding="utf-8")
-    try:
-        for line in source:
-            yield line.rstrip("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file or 'standard input'} is not UTF-8: {error.reason} at byte {error.start}") from error
+    # A locale may have Python read standard input in another way, or let through what is no text.
+    with open(sys.stdin.fileno() if file is None else file, encoding="utf-8", closefd=file is not None) as source:
+        try:
+            for line in source:
+                yield line.rstrip("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file or 'standard input'} is not UTF-8: {error.reason}") from error
 
 
 def _answers(

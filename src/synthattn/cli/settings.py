@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from synthattn.tasks import SUITES, find_task
 from synthattn.training.settings import Settings, from_dict, put, read_settings
 
 DATA = {
@@ -28,15 +29,18 @@ def gather(
     found: dict[str, Any] = {}
     for path, value in (defaults or {}).items():
         put(found, path, value)
-    _merge(found, read_settings(file))
+    # A group without anything in it says nothing.
+    _merge(found, {name: group for name, group in read_settings(file).items() if group is not None})
     for path, value in options.items():
         if value is not None:
             put(found, path, value)
     _merge(found, read_settings(None, overrides))
-    data = found.setdefault("data", {}) or {}
-    task = data.get("task", "language-modeling")
-    if "source" not in data:
+    data = found.setdefault("data", {})
+    if isinstance(data, dict) and "source" not in data:
+        task = str(data.get("task", "language-modeling"))
         if task not in DATA:
+            if task not in SUITES:
+                find_task(task)  # which knows what it may have been meant to be
             raise ValueError(f"{task} has no built-in data; say where yours is: --data FOLDER")
         put(found, "data.source", DATA[task])
     _one_end(found, options, overrides)

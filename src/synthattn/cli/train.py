@@ -1,6 +1,7 @@
 """``synthattn train``."""
 
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from rich.table import Table
 from synthattn.cli.settings import command, gather, new_folder
 from synthattn.training.progress import Quiet, display
 from synthattn.training.record import Record
-from synthattn.training.run import MODEL, Stopped, saved_settings, train
+from synthattn.training.run import MODEL, SETTINGS, Stopped, saved_settings, train
 
 
 def run(
@@ -32,12 +33,17 @@ def run(
         folder = output or _agreed(settings.data.task)
     main = int(os.environ.get("RANK", "0")) == 0
     shown = display(folder.name, quiet) if main else Quiet()
+    # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         found = train(settings, folder, shown, command(), resume=resume is not None)
-    except Stopped as stopped:
-        if main:
-            Console(stderr=True).print(f"{stopped}. Go on with: synthattn train --resume {folder}", highlight=False)
+    except (Stopped, KeyboardInterrupt) as stopped:
+        if main and (folder / SETTINGS).is_file():
+            said = str(stopped) or "stopped"
+            Console(stderr=True).print(f"{said}. Go on with: synthattn train --resume {folder}", highlight=False)
         return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if main:
         show(found, folder)
     return 0

@@ -174,7 +174,13 @@ def compare(
         comparison.save(folder)
     general = display("data")
     general.note("preparing the data")
-    prepared = prepare_data(comparison.settings)
+    try:
+        prepared = prepare_data(comparison.settings)
+    except (ValueError, OSError):
+        if not resume:  # a mistake in the command: there is nothing to go on with, and the folder can be used again
+            (folder / FILE).unlink()
+            folder.rmdir()
+        raise
     state = _State(folder, comparison, prepared, _empty(comparison, prepared, command))
     _remember(state)
     general.close()
@@ -245,6 +251,7 @@ def _run(state: _State, variant: Variant, seed: int, display: Callable[[str], Di
     variant.status, variant.reason = "running", ""
     try:
         train(state.settings(variant.attention, seed), run, display(name), "", state.prepared, resume=again)
+        variant.status = "waiting"  # until all of its seeds are done
     except (Stopped, KeyboardInterrupt):
         variant.status = "waiting"
         _collect(state)

@@ -18,10 +18,11 @@ def answer(results: Results) -> list[str]:
         return _without_baseline(results, done)
     if not others:
         return [f"Only {results.baseline} was trained to the end: {metric} {_number(baseline.scores[metric].value)}."]
-    better = [variant for variant in others if _side(results, variant) > 0]
-    worse = [variant for variant in others if _side(results, variant) < 0]
+    better = [variant for variant in others if _side(results, variant) == 1]
+    worse = [variant for variant in others if _side(results, variant) == -1]
     alike = [variant for variant in others if _side(results, variant) == 0]
-    paragraphs = [_quality(results, baseline, better, alike, worse)]
+    unpaired = [variant for variant in others if _side(results, variant) is None]
+    paragraphs = _quality(results, baseline, better, alike, worse, unpaired)
     candidates = [
         variant
         for variant in (*better, *alike)
@@ -30,7 +31,7 @@ def answer(results: Results) -> list[str]:
     ]
     if candidates:
         paragraphs.append(_cost(results, baseline, max(candidates, key=lambda v: v.training_speed or 0.0)))
-    elif not better and not alike:
+    elif worse and not better and not alike and not unpaired:
         paragraphs.append(f"This task needs {results.baseline}: every other attention that was tried is worse.")
     thin = _thin(results, baseline, alike)
     return paragraphs + ([thin] if thin else [])
@@ -42,34 +43,43 @@ def _without_baseline(results: Results, done: list[Variant]) -> list[str]:
     metric = results.main_metric
     sign = 1 if results.metrics[metric].higher_is_better else -1
     best = max(done, key=lambda variant: sign * variant.scores[metric].value)
+    asked = any(variant.attention == results.baseline for variant in results.variants)
+    why = "was not trained to the end" if asked else "is not among what is compared"
     return [
-        f"{results.baseline} was not trained to the end, so nothing can be said against it. The best of the others is "
+        f"{results.baseline} {why}, so nothing can be said against it. The best of the others is "
         f"{best.attention}: {metric} {_number(best.scores[metric].value)}."
     ]
 
 
-def _side(results: Results, variant: Variant) -> int:
-    """1 for better than the baseline, -1 for worse, 0 where that cannot be told."""
+def _side(results: Results, variant: Variant) -> int | None:
+    """1 for better than the baseline, -1 for worse, 0 where that cannot be told, None where they were not compared."""
     difference = variant.scores[results.main_metric].difference
-    if difference is None or difference.p_value >= CERTAIN:
+    if difference is None:
+        return None
+    if difference.p_value >= CERTAIN:
         return 0
     up = difference.value > 0
     return 1 if up == results.metrics[results.main_metric].higher_is_better else -1
 
 
 def _quality(
-    results: Results, baseline: Variant, better: list[Variant], alike: list[Variant], worse: list[Variant]
-) -> str:
+    results: Results,
+    baseline: Variant,
+    better: list[Variant],
+    alike: list[Variant],
+    worse: list[Variant],
+    unpaired: list[Variant],
+) -> list[str]:
     metric = results.main_metric
     direction = "higher" if results.metrics[metric].higher_is_better else "lower"
-    text = f"{results.baseline} reaches {metric} {_shown(baseline.scores[metric])} ({direction} is better)."
-    if better:
-        text += f" Better than it: {_named(better, metric)}."
-    if alike:
-        text += f" Not distinguishable from it: {_named(alike, metric)}."
-    if worse:
-        text += f" Worse: {_named(worse, metric)}."
-    return text
+    groups = {
+        "Better than it": better,
+        "Not distinguishable from it": alike,
+        "Worse": worse,
+        f"Not compared with it, having seeds that {results.baseline} lacks": unpaired,
+    }
+    said = [f"{words}: {_named(variants, metric)}." for words, variants in groups.items() if variants]
+    return [f"{results.baseline} reaches {metric} {_shown(baseline.scores[metric])}; {direction} is better.", *said]
 
 
 def _cost(results: Results, baseline: Variant, cheapest: Variant) -> str:
@@ -85,7 +95,8 @@ def _cost(results: Results, baseline: Variant, cheapest: Variant) -> str:
     if cheapest.parameters and baseline.parameters:
         saved.append(f"has {_change(cheapest.parameters, baseline.parameters)} parameters")
     if cheapest.training_memory and baseline.training_memory:
-        saved.append(f"needs {_change(cheapest.training_memory, baseline.training_memory)} memory in training")
+        change = _change(cheapest.training_memory, baseline.training_memory, "much", "less")
+        saved.append(f"needs {change} memory in training")
     if cheapest.cache_bytes_per_token and baseline.cache_bytes_per_token:
         change = _change(cheapest.cache_bytes_per_token, baseline.cache_bytes_per_token)
         saved.append(f"keeps {change} bytes per decoded token")
@@ -97,6 +108,8 @@ def _thin(results: Results, baseline: Variant, alike: list[Variant]) -> str | No
     metric = results.main_metric
     reasons = []
     score = baseline.scores[metric]
+    if score.value == 0 and results.metrics[metric].higher_is_better:
+        reasons.append(f"{results.baseline} itself has learned nothing that {metric} can see; train for longer")
     wide = []
     for variant in alike:
         difference = variant.scores[metric].difference
@@ -123,8 +136,8 @@ def _number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
-def _change(ours: float, theirs: float) -> str:
+def _change(ours: int | float, theirs: int | float, many: str = "many", fewer: str = "fewer") -> str:
     percent = round(100 * (ours / theirs - 1))
     if percent == 0:
-        return "as many" if ours == theirs else "about as many"
-    return f"{abs(percent)} % {'fewer' if percent < 0 else 'more'}"
+        return f"as {many}" if ours == theirs else f"about as {many}"
+    return f"{abs(percent)} % {fewer if percent < 0 else 'more'}"

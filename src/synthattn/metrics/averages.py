@@ -92,24 +92,32 @@ class Mean(Metric):
         raise ValueError(f"{self.name} is made of the rows of its tasks, see joined()")
 
     def joined(self, rows: Sequence[Rows]) -> Rows:
-        """The rows of all metrics under each other: the number of the metric, then its own columns."""
+        """The rows of all metrics under each other: the number of the metric, how many columns it has, and these."""
         width = max(one.shape[1] for one in rows)
         return np.concatenate(
             [
-                np.hstack([np.full((len(one), 1), n), one, np.zeros((len(one), width - one.shape[1]))])
+                np.hstack([np.full((len(one), 2), (n, one.shape[1])), one, np.zeros((len(one), width - one.shape[1]))])
                 for n, one in enumerate(rows)
             ]
         )
 
     def value(self, rows: Rows) -> float:
-        values = dict(zip(self.keys, self._values(rows), strict=True))
-        return float(np.mean([np.mean([values[key] for key in task]) for task in self.tasks]))
+        values = self._values(rows)
+        # A bootstrap of few examples may draw none of a task, or of a metric.
+        tasks = [[values[key] for key in task if key in values] for task in self.tasks]
+        return float(np.mean([np.mean(task) for task in tasks if task]))
 
     def parts(self, rows: Rows) -> dict[str, float]:
-        return {" ".join(key): value for key, value in zip(self.keys, self._values(rows), strict=True)}
+        return {" ".join(key): value for key, value in self._values(rows).items()}
 
-    def _values(self, rows: Rows) -> list[float]:
-        return [self.metrics[key].value(rows[rows[:, 0] == n, 1:]) for n, key in enumerate(self.keys)]
+    def _values(self, rows: Rows) -> dict[tuple[str, str], float]:
+        """Of the metrics that have rows."""
+        found = {}
+        for n, key in enumerate(self.keys):
+            own = rows[rows[:, 0] == n, 1:]
+            if len(own):
+                found[key] = self.metrics[key].value(own[:, 1 : 1 + int(own[0, 0])])
+        return found
 
 
 def suite_average(metrics: Mapping[tuple[str, str], Metric]) -> Mean:

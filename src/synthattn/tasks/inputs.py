@@ -137,7 +137,7 @@ def spans(
 ) -> Spans:
     """Span corruption of packed texts, such that inputs have at most ``inputs`` tokens."""
     length, answer = text_length(inputs, density, mean_span)
-    sentinels = round(length * density / mean_span)
+    sentinels = round(round(length * density) / mean_span)  # rounded twice, as in noise_mask
     if sentinels > 100:
         raise ValueError(
             f"inputs of {inputs} tokens need {sentinels} sentinels, the vocabulary has 100; make inputs shorter"

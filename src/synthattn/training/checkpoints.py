@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -43,11 +43,12 @@ def damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint, in a few words; None where it is whole."""
     try:
         content = json.loads((folder / SEAL).read_text())
+        wanted = [(name, size, checksum) for name, (size, checksum) in content.items()]
     except FileNotFoundError:
         return "is only half written"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         return f"cannot be read: {error}"
-    for name, (size, checksum) in content.items():
+    for name, size, checksum in wanted:
         file = folder / name
         if not file.is_file():
             return f"lacks {name}"
@@ -87,11 +88,13 @@ def writing(what: str, run: Path, folder: Path) -> Iterator[None]:
     """Where a folder cannot be written, nothing half written stays, and the error says in one line what is kept."""
     try:
         yield
-    except (OSError, RuntimeError, SafetensorError) as error:
+    except Exception as error:  # safetensors, tokenizers and torch each have their own for a full disk
+        left = shutil.disk_usage(run).free  # torch does not say what kept it from writing
         shutil.rmtree(folder, ignore_errors=True)
         good, _ = last_good(run)
         kept = f"{good.name} is whole" if good is not None else "there is no earlier one"
-        raise OSError(f"cannot write {what}: {' '.join(str(error).split())}; {kept}") from error
+        reason = f"{' '.join(str(error).split())} ({left / 1e6:,.1f} MB were left on the disk)"
+        raise OSError(f"cannot write {what}: {reason}; {kept}") from error
 
 
 def average(folders: Iterable[Path], target: Path) -> int:

@@ -353,7 +353,8 @@ class OwnVectors(Mapping[str, NDArray[np.float32]]):
         return self.found[word]
 
     def __len__(self) -> int:
-        return len(self.weight)
+        return len(self.tokenizer)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.found)
+        # There is no list of all words: those that are a token are some of them.
+        return iter(self.tokenizer.get_vocab())

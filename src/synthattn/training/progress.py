@@ -2,11 +2,12 @@
 
 import sys
 import time
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from transformers import TrainerCallback
 
 
+@runtime_checkable  # so that checked tests can check it
 class Display(Protocol):
     """What training and evaluation tell."""
 

@@ -16,9 +16,11 @@ from typing import Any
 import torch
 import transformers
 import yaml
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.summary import scalar
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
-from transformers.integrations.integration_utils import TensorBoardCallback
+from transformers.integrations.integration_utils import rewrite_logs
 
 from synthattn.data.batching import TokenBatches
 from synthattn.tasks.inputs import RunBatches
@@ -122,6 +124,8 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
         found = record.load(run)
         if found.status != "done":
             found.status, found.reason = "running", ""
+        if main and not (run / SETTINGS).is_file():  # killed right after the record was made
+            checkpoints.write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
         return found
     if not main:  # the first process makes the folder
         return record.Record(seed=settings.training.seed)
@@ -150,6 +154,8 @@ def _train(
     if prepared is None:
         display.note("preparing the data")
         prepared = prepare_data(settings)
+    for part in prepared.parts:  # a split that is not there is said now, not after training
+        part.evaluation_splits(settings.evaluation.split)
     config = configuration(settings.model, **decided_fields(prepared))
     seed = settings.training.seed
     # Sums of numbers in another order give other last digits: resumed runs must have the same.
@@ -236,6 +242,8 @@ def _fit(
         display.note(f"going on from step {checkpoints.step_of(checkpoint):,}")
         if _out_of_patience(checkpoint, training.patience):
             planned.steps = checkpoints.step_of(checkpoint)
+    elif complaints:
+        display.note("no checkpoint is whole; starting from the beginning")
     arguments = _arguments(training, planned, run, prepared)
     batches = RunBatches(
         _batches(training, prepared),
@@ -247,7 +255,7 @@ def _fit(
     keeper = _Keeper(found, run, training.minutes, checkpoint)
     callbacks: list[TrainerCallback] = [reporter, keeper]
     if arguments.process_index == 0:
-        callbacks.append(TensorBoardCallback(SummaryWriter(str(run / "tensorboard"))))
+        callbacks.append(_Board(run / "tensorboard"))
     if training.patience is not None:
         callbacks.append(EarlyStoppingCallback(training.patience))
     trainer = SynthesizerTrainer(
@@ -363,6 +371,29 @@ def _finish(
     unfinished.rename(run / MODEL)
 
 
+class _Board(TrainerCallback):
+    """Curves for TensorBoard.
+
+    The writer of transformers has a thread which a full disk ends, and training then waits for it for ever. Here the
+    curve is lost, and the next checkpoint says that the disk is full.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.writer = EventsWriter(str(folder / "events"))
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        with contextlib.suppress(OSError):
+            for name, value in rewrite_logs(logs or {}).items():
+                event = Event(wall_time=time.time(), step=state.global_step, summary=scalar(name, value))
+                self.writer.write_event(event)
+            self.writer.flush()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        with contextlib.suppress(OSError):
+            self.writer.close()
+
+
 class _Keeper(TrainerCallback):
     """Keeps the record, and stops a run that is asked to stop, or whose time is over."""
 
@@ -422,8 +453,13 @@ def _interruptible(keeper: _Keeper) -> Iterator[None]:
         yield
         return
 
+    # torchrun hands a Ctrl-C on to processes that have heard it from the terminal: these are one signal, not two.
+    grace = 1.0 if int(os.environ.get("WORLD_SIZE", "1")) > 1 else 0.0
+    heard: list[float] = []
+
     def handle(number: int, frame: Any) -> None:
-        if keeper.interrupted:
+        heard.append(time.monotonic())
+        if len(heard) > 1 and heard[-1] - heard[0] >= grace:
             raise KeyboardInterrupt
         keeper.interrupted = True
 

@@ -200,7 +200,9 @@ def put(settings: dict[str, Any], path: str, value: Any) -> None:
     *parents, last = path.split(".")
     place = settings
     for name in parents:
-        place = place.setdefault(name, {})
+        if place.get(name) is None:  # as in a file that has a group with nothing in it
+            place[name] = {}
+        place = place[name]
         if not isinstance(place, dict):
             raise ValueError(f"--set {path}: {name} is a value, not a group of settings")
     place[last] = value
@@ -211,7 +213,7 @@ def from_dict(found: Mapping[str, Any]) -> Settings:
     groups = {group.name: type(group.default) for group in dataclasses.fields(Settings)}
     for name in found:
         if name not in groups:
-            raise ValueError(f"there are no settings {name!r}{suggestion(name, groups)}")
+            raise ValueError(f"there are no settings {str(name)!r}{suggestion(str(name), groups)}")
     return Settings(**{name: _group(groups[name], name, values or {}) for name, values in found.items()})
 
 
@@ -224,14 +226,16 @@ def _group(kind: type[Any], name: str, values: Any) -> Any:
         raise ValueError(f"{name} must be a group of settings, got {values!r}")
     hints = typing.get_type_hints(kind)
     chosen: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in values.items():
         if key in hints:
             chosen[key] = _value(f"{name}.{key}", value, hints[key])
         elif kind is ModelSettings:
-            chosen.setdefault("fields", {})
-            chosen["fields"] = {**chosen["fields"], key: value}
+            fields[str(key)] = value
         else:
-            raise ValueError(f"there is no setting {name}.{key}{suggestion(key, hints)}")
+            raise ValueError(f"there is no setting {name}.{key}{suggestion(str(key), hints)}")
+    if fields:
+        chosen["fields"] = chosen.get("fields", {}) | fields
     return kind(**chosen)
 
 
@@ -258,8 +262,15 @@ def _value(name: str, value: Any, hint: Any) -> Any:
     literals = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
     if literals:
         raise ValueError(f"{name} cannot be {value!r}{suggestion(str(value), literals)}")
-    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    raise ValueError(f"{name} must be {' or '.join(wanted[o] for o in options if o in wanted)}, got {value!r}")
+    wanted = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "a text",
+        dict: "a group of settings",
+    }
+    kinds = [wanted[kind] for option in options if (kind := get_origin(option) or option) in wanted]
+    raise ValueError(f"{name} must be {' or '.join(kinds)}, got {value!r}")
 
 
 def _is_number(text: str) -> bool:
@@ -281,6 +292,7 @@ def _check(settings: Settings) -> None:
         "training.batch_tokens": (training.batch_tokens, 1),
         "training.accumulation": (training.accumulation, 1),
         "training.warmup": (training.warmup, 0),
+        "training.epsilon": (training.epsilon, 0),
         "training.weight_decay": (training.weight_decay, 0),
         "training.clip": (training.clip, 0),
         "training.seed": (training.seed, 0),
@@ -300,7 +312,7 @@ def _check(settings: Settings) -> None:
         "evaluation.batch_tokens": (evaluation.batch_tokens, 1),
     }
     for name, (value, least) in at_least.items():
-        if value is not None and value < least:
+        if value is not None and not value >= least:  # so that NaN is refused, too
             raise ValueError(f"{name} must be at least {least:g}, got {value:g}")
     if training.minutes is not None and not training.minutes > 0:
         raise ValueError(f"training.minutes must be above 0, got {training.minutes:g}")

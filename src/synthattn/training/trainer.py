@@ -150,6 +150,7 @@ class SynthesizerTrainer(Trainer):
             unlogged = float(self.over_processes(self._tr_loss)) / self.args.world_size
             self.accelerator.wait_for_everyone()
             if self.args.should_save:
+                self.tokenizer.save_pretrained(folder)
                 curve = {"loss": unlogged, "logged": self._globalstep_last_logged}
                 checkpoints.write_text(folder / CURVE, json.dumps(curve))
                 checkpoints.seal(folder)

@@ -1,0 +1,208 @@
+"""Every sentence of the answer, with the numbers of the results that it stands for."""
+
+import pytest
+
+from synthattn.comparison.verdict import answer
+from synthattn.report.results import Difference, Metric, Results, Score, Variant
+
+
+def variant(
+    name: str,
+    value: float | None = None,
+    p: float | None = None,
+    low: float = -0.1,
+    high: float = 0.1,
+    base: float = 40.0,
+    seeds: int = 3,
+    **costs: float | int,
+) -> Variant:
+    """With a score where ``value`` is given, and with a difference from ``base`` where ``p`` is."""
+    found = Variant(name, "waiting" if value is None else "done")
+    if value is not None:
+        difference = None if p is None else Difference(value - base, value - base + low, value - base + high, p)
+        found.scores["bleu"] = Score(value, value - 0.5, value + 0.5, [value] * seeds, difference)
+    for cost, amount in costs.items():
+        setattr(found, cost, amount)
+    return found
+
+
+def results(*variants: Variant, higher: bool = True) -> Results:
+    scored = any(one.scores for one in variants)
+    metrics = {"bleu": Metric("as sacrebleu has it", higher)} if scored else {}
+    return Results("translation", "my-data", "vanilla", "bleu" if scored else "", [], list(variants), metrics)
+
+
+VANILLA = variant(
+    "vanilla",
+    40.0,
+    training_speed=1.0,
+    inference_speed=1.0,
+    generation_speed=1.0,
+    parameters=1000,
+    training_memory=2000,
+    cache_bytes_per_token=512,
+)
+
+
+def test_what_the_baseline_reaches():
+    assert answer(results(VANILLA, variant("dense", 40.1, 0.5)))[0] == (
+        "vanilla reaches bleu 40.00 (95 %: 39.50 to 40.50); higher is better."
+    )
+    assert answer(results(VANILLA, variant("dense", 40.1, 0.5), higher=False))[0].endswith("; lower is better.")
+
+
+def test_not_distinguishable():
+    found = answer(results(VANILLA, variant("dense", 40.1, 0.05), variant("random", 39.9, 0.6)))
+    assert found == [
+        "vanilla reaches bleu 40.00 (95 %: 39.50 to 40.50); higher is better.",
+        "Not distinguishable from it: dense (40.10), random (39.90).",
+    ]
+
+
+@pytest.mark.parametrize(("value", "higher"), [(43.0, True), (37.0, False)])
+def test_better(value, higher):
+    found = answer(results(VANILLA, variant("dense", value, 0.049), higher=higher))
+    assert found[1:] == [f"Better than it: dense ({value:.2f})."]
+
+
+@pytest.mark.parametrize(("value", "higher"), [(37.0, True), (43.0, False)])
+def test_worse(value, higher):
+    found = answer(results(VANILLA, variant("dense", value, 0.002), variant("random", value, 0.01), higher=higher))
+    assert found[1:] == [
+        f"Worse: dense ({value:.2f}), random ({value:.2f}).",
+        "This task needs vanilla: every other attention that was tried is worse.",
+    ]
+
+
+def test_better_alike_and_worse_together():
+    better, alike, worse = variant("a", 43.0, 0.01), variant("b", 40.1, 0.7), variant("c", 30.0, 0.01)
+    found = answer(results(VANILLA, worse, alike, better))
+    assert found[1:] == ["Better than it: a (43.00).", "Not distinguishable from it: b (40.10).", "Worse: c (30.00)."]
+
+
+def test_the_cheapest_and_what_it_saves():
+    cheap = variant(
+        "random",
+        40.1,
+        0.7,
+        training_speed=1.256,
+        inference_speed=1.3,
+        generation_speed=0.991,
+        parameters=900,
+        training_memory=1500,
+        cache_bytes_per_token=256,
+    )
+    dear = variant("dense", 40.2, 0.7, training_speed=1.1)
+    fast_but_worse = variant("fixed_random", 30.0, 0.001, training_speed=2.0)
+    assert answer(results(VANILLA, dear, cheap, fast_but_worse))[-1] == (
+        "The cheapest of those that do as well is random: against vanilla it trains 1.26 times as fast, scores 1.30 "
+        "times as fast, writes 0.99 times as fast, has 10 % fewer parameters, needs 25 % less memory in training, and "
+        "keeps 50 % fewer bytes per decoded token."
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "words", "memory"),
+    [(1000, "as many", "as much"), (1001, "about as many", "about as much"), (1230, "23 % more", "23 % more")],
+)
+def test_how_changes_are_said(ours, words, memory):
+    costs = {"training_speed": 1.5, "parameters": ours, "training_memory": 2 * ours}
+    assert answer(results(VANILLA, variant("random", 40.1, 0.7, **costs)))[-1] == (
+        "The cheapest of those that do as well is random: against vanilla it trains 1.50 times as fast, "
+        f"has {words} parameters, and needs {memory} memory in training."
+    )
+
+
+def test_one_that_is_better_can_be_the_cheapest():
+    found = answer(results(VANILLA, variant("random+vanilla", 43.0, 0.01, training_speed=1.1)))
+    assert found[-1].startswith("The cheapest of those that do as well is random+vanilla: ")
+
+
+def test_none_is_faster():
+    assert answer(results(VANILLA, variant("dense", 40.1, 0.7, training_speed=1.02)))[-1] == (
+        "None of those that do as well trains faster than vanilla; stay with it, or choose by quality."
+    )
+
+
+def test_the_control_is_never_chosen():
+    control = variant("vanilla (control)", 40.2, 0.7, training_speed=3.0)
+    found = answer(results(VANILLA, variant("random", 40.1, 0.7, training_speed=1.5), control))
+    assert "Not distinguishable from it: random (40.10), vanilla (control) (40.20)." in found
+    assert found[-1].startswith("The cheapest of those that do as well is random: ")
+    assert not any("cheapest" in text for text in answer(results(VANILLA, control)))
+
+
+def test_the_baseline_failed():
+    failed = Variant("vanilla", "failed", "the loss is nan")
+    done = [variant("dense", 40.1), variant("random", 40.3)]
+    assert answer(results(failed, *done)) == [
+        "vanilla was not trained to the end, so nothing can be said against it. The best of the others is random: "
+        "bleu 40.30."
+    ]
+    assert "others is dense: bleu 40.10." in answer(results(failed, *done, higher=False))[0]
+
+
+def test_the_baseline_was_not_asked_for():
+    assert answer(results(variant("dense", 40.1))) == [
+        "vanilla is not among what is compared, so nothing can be said against it. The best of the others is dense: "
+        "bleu 40.10."
+    ]
+
+
+def test_the_baseline_has_fewer_seeds():
+    """Without a paired test nothing is said about which is better."""
+    found = answer(results(VANILLA, variant("dense", 20.0), variant("random", 40.1, 0.7)))
+    assert "Not distinguishable from it: random (40.10)." in found
+    assert "Not compared with it, having seeds that vanilla lacks: dense (20.00)." in found
+
+
+def test_nothing_is_done():
+    assert answer(results(variant("vanilla"), variant("dense"))) == [
+        "Nothing was trained to the end, so there is no answer."
+    ]
+
+
+def test_only_the_baseline_is_done():
+    assert answer(results(VANILLA, variant("dense"))) == ["Only vanilla was trained to the end: bleu 40.00."]
+
+
+def test_thin_evidence_by_a_wide_interval():
+    # 5 % of 40 are 2: one reaches 1.9, the other 2.1.
+    narrow = variant("dense", 40.0, 0.9, low=-1.9, high=1.9)
+    wide = variant("random", 40.0, 0.9, low=-2.1, high=1.5)
+    assert answer(results(VANILLA, narrow, wide))[-1] == (
+        "How far to trust this: too little was tested to tell random (the difference may be anything from -2.1 to "
+        "+1.5) from vanilla."
+    )
+    assert not any("How far" in text for text in answer(results(VANILLA, narrow)))
+
+
+def test_a_wide_interval_of_one_that_is_worse_does_not_matter():
+    found = answer(results(VANILLA, variant("random", 20.0, 0.001, low=-9.0, high=9.0)))
+    assert not any("How far" in text for text in found)
+
+
+def test_thin_evidence_by_a_single_seed():
+    base = variant("vanilla", 40.0, seeds=1)
+    assert answer(results(base, variant("dense", 40.1, 0.7, seeds=1)))[-1] == (
+        "How far to trust this: with a single seed, nothing is known about how much another one would change "
+        "(--seeds 3)."
+    )
+
+
+def test_thin_evidence_where_nothing_was_learned():
+    found = answer(results(variant("vanilla", 0.0), variant("dense", 0.0, 1.0, 0.0, 0.0, base=0.0)))
+    assert found[-1] == (
+        "How far to trust this: vanilla itself has learned nothing that bleu can see; train for longer."
+    )
+
+
+def test_several_reasons_are_one_sentence():
+    base = variant("vanilla", 40.0, seeds=1)
+    wide = variant("random", 40.0, 0.9, low=-2.1, high=1.5, seeds=1)
+    assert answer(results(base, wide))[-1].count("; ") == 1
+
+
+@pytest.mark.parametrize(("value", "text"), [(3.14159, "3.142"), (31.4159, "31.42"), (12345.6, "12,345.60")])
+def test_digits(value, text):
+    assert f"bleu {text} (95 %" in answer(results(variant("vanilla", value), variant("dense", 1.0, 1.0, base=1.0)))[0]

@@ -1,0 +1,205 @@
+"""Checkpoints are whole or are not used."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from synthattn.training import checkpoints, record
+from synthattn.training.checkpoints import SEAL, WEIGHTS, average, damage, last_good, prune, seal, write_text
+
+
+def made(run: Path, step: int, sealed: bool = True) -> Path:
+    folder = run / f"checkpoint-{step}"
+    folder.mkdir()
+    (folder / WEIGHTS).write_bytes(bytes(range(97)))
+    (folder / "state.json").write_text('{"step": 3}')
+    (folder / "empty").touch()
+    if sealed:
+        seal(folder)
+    return folder
+
+
+def test_what_is_sealed_is_whole(tmp_path: Path):
+    folder = made(tmp_path, 3)
+    assert damage(folder) is None
+    seal(folder)
+    assert damage(folder) is None, "sealing again changes nothing"
+    assert last_good(tmp_path) == (folder, [])
+
+
+def test_every_kind_of_damage_is_found(tmp_path: Path):
+    folder = made(tmp_path, 3, sealed=False)
+    assert damage(folder) == "is only half written"
+    seal(folder)
+    weights = folder / WEIGHTS
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1])
+    assert damage(folder) == f"has a damaged {WEIGHTS}", "cut short"
+    weights.write_bytes(content + b"x")
+    assert damage(folder) == f"has a damaged {WEIGHTS}", "with something behind it"
+    weights.unlink()
+    assert damage(folder) == f"lacks {WEIGHTS}"
+    weights.mkdir()
+    assert damage(folder) == f"lacks {WEIGHTS}"
+
+
+@given(st.integers(0, 96), st.integers(0, 7))
+@limits(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_one_wrong_bit_is_found(tmp_path: Path, place: int, bit: int):
+    folder = tmp_path / "checkpoint-3"
+    if not folder.exists():
+        made(tmp_path, 3)
+    content = bytearray(range(97))
+    content[place] ^= 1 << bit
+    (folder / WEIGHTS).write_bytes(content)
+    assert damage(folder) == f"has a damaged {WEIGHTS}"
+    (folder / WEIGHTS).write_bytes(bytes(range(97)))
+    assert damage(folder) is None
+
+
+def test_a_damaged_seal_is_told_and_never_fatal(tmp_path: Path):
+    folder = made(tmp_path, 3)
+    whole = (folder / SEAL).read_bytes()
+    for place in range(len(whole)):
+        for flip in (1, 2, 8, 32, 128):
+            wrong = bytearray(whole)
+            wrong[place] ^= flip
+            (folder / SEAL).write_bytes(wrong)
+            if json_or_none(bytes(wrong)) != json.loads(whole):
+                assert damage(folder), bytes(wrong)
+    for wrong in (b"", b"[]", b"3", b'{"empty": 3}', b'{"empty": [3]}', b"null"):
+        (folder / SEAL).write_bytes(wrong)
+        assert "cannot be read" in (damage(folder) or ""), wrong
+
+
+def json_or_none(text: bytes) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def test_the_newest_whole_one_is_used_and_the_others_are_named(tmp_path: Path):
+    good = made(tmp_path, 9)
+    made(tmp_path, 2)
+    made(tmp_path, 10, sealed=False)
+    (made(tmp_path, 100) / "state.json").unlink()
+    (tmp_path / "checkpoint-best").mkdir()
+    (tmp_path / "checkpoint-200").touch()
+    found, complaints = last_good(tmp_path)
+    assert found == good
+    assert complaints == [
+        "checkpoint-100 lacks state.json, and is not used",
+        "checkpoint-10 is only half written, and is not used",
+    ]
+    assert [folder.name for folder in checkpoints.checkpoints(tmp_path)] == [
+        "checkpoint-100",
+        "checkpoint-10",
+        "checkpoint-9",
+        "checkpoint-2",
+    ]
+
+
+def test_nothing_whole(tmp_path: Path):
+    assert last_good(tmp_path) == (None, [])
+    made(tmp_path, 1, sealed=False)
+    assert last_good(tmp_path) == (None, ["checkpoint-1 is only half written, and is not used"])
+
+
+@pytest.mark.parametrize(
+    ("keep", "best", "left"),
+    [(2, None, [40, 30]), (2, 10, [40, 30, 10]), (1, 40, [40]), (9, None, [40, 30, 20, 10]), (1, 5, [40])],
+)
+def test_the_newest_and_the_best_are_kept(tmp_path: Path, keep: int, best: int | None, left: list[int]):
+    for step in (10, 20, 30, 40):
+        made(tmp_path, step)
+    prune(tmp_path, keep, best, every=10, last=100)
+    assert [checkpoints.step_of(folder) for folder in checkpoints.checkpoints(tmp_path)] == left
+
+
+def test_a_checkpoint_of_an_interruption_goes_when_there_is_a_newer_one(tmp_path: Path):
+    for step in (10, 20, 23):
+        made(tmp_path, step)
+    prune(tmp_path, 2, None, every=10, last=25)
+    assert [checkpoints.step_of(folder) for folder in checkpoints.checkpoints(tmp_path)] == [23, 20, 10]
+    made(tmp_path, 25)
+    prune(tmp_path, 2, None, every=10, last=25)
+    assert [checkpoints.step_of(folder) for folder in checkpoints.checkpoints(tmp_path)] == [25, 20]
+
+
+def test_half_written_ones_do_not_count_as_kept(tmp_path: Path):
+    made(tmp_path, 10)
+    made(tmp_path, 20)
+    made(tmp_path, 30, sealed=False)
+    prune(tmp_path, 1, None, every=10, last=100)
+    assert last_good(tmp_path)[0] == tmp_path / "checkpoint-20"
+
+
+def test_the_average_is_the_mean(tmp_path: Path):
+    torch.manual_seed(0)
+    folders, tensors = [], []
+    for step in (1, 2, 3):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        tensors.append(
+            {
+                "matrix": torch.randn(5, 7),
+                "half": torch.randn(3).to(torch.bfloat16),
+                "count": torch.tensor([11]),
+                "scalar": torch.randn(()),
+            }
+        )
+        save_file(tensors[-1], folder / WEIGHTS, metadata={"format": "pt"})
+        folders.append(folder)
+    target = tmp_path / "mean.safetensors"
+    assert average(folders, target) == 3
+    found = load_file(target)
+    for name in ("matrix", "half", "scalar"):
+        mean = torch.stack([one[name].double() for one in tensors]).mean(0)
+        assert found[name].dtype == tensors[0][name].dtype
+        torch.testing.assert_close(found[name], mean.to(found[name].dtype), rtol=1e-7, atol=1e-7)
+    assert found["count"].tolist() == [11]
+    assert list(tmp_path.glob("*.part")) == []
+    with pytest.raises(ValueError, match="there are no checkpoints to average"):
+        average([], target)
+
+
+def test_a_text_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "record.json"
+    write_text(file, "old ä")
+    write_text(file, "new ä")
+    assert file.read_text(encoding="utf-8") == "new ä"
+    assert list(tmp_path.iterdir()) == [file]
+
+    def full(number: int) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(checkpoints.os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        write_text(file, "newest")
+    assert file.read_text(encoding="utf-8") == "new ä"
+
+
+def test_a_record_comes_back(tmp_path: Path):
+    one = record.Record(status="done", loss=[[1.0, 2.5]], notes=["ä"], best_step=3)
+    one.save(tmp_path)
+    assert record.load(tmp_path) == one
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"stauts": "done"}', "3", '"words"'])
+def test_a_damaged_record_is_one_line(tmp_path: Path, text: str):
+    (tmp_path / record.FILE).write_text(text)
+    with pytest.raises(ValueError, match="is damaged") as caught:
+        record.load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_record(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"holds no record\.json, so it is not the folder of a run"):
+        record.load(tmp_path)
