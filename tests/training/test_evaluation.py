@@ -103,7 +103,7 @@ def test_perplexities_are_those_of_the_sums(case):
     assert found.scored["token-perplexity"].score.value == pytest.approx(math.exp(total / tokens), rel=1e-5)
     assert found.scored["word-perplexity"].score.value == pytest.approx(math.exp(total / words), rel=1e-5)
     assert found.scored["bits-per-byte"].score.value == pytest.approx(total / size / math.log(2), rel=1e-5)
-    assert list(found.scored)[0] == "token-perplexity"
+    assert next(iter(found.scored)) == "token-perplexity"
     assert found.facts() == {
         "splits": {"language-modeling": "test"},
         "examples": 7,
@@ -117,7 +117,7 @@ def test_a_limit_takes_the_first_examples_and_changes_nothing_else(case, task):
     one = case(task)
     whole, some = one.evaluate(), one.evaluate(limit=3)
     assert some.examples == 3
-    name = list(whole.scored)[0]
+    name = next(iter(whole.scored))
     assert len(some.scored[name].rows) == 3
     np.testing.assert_allclose(some.scored[name].rows, whole.scored[name].rows[:3], rtol=1e-5)
     assert some.predictions == whole.predictions[:3]
@@ -238,7 +238,9 @@ def test_answers_that_say_nothing_are_counted_and_wrong(case, monkeypatch):
     one = case("glue")
     asked = [example for part in one.ready.parts for example in examples(part.task, part.source, "validation")]
     answers = iter([["perhaps", example.target][n % 2] for n, example in enumerate(asked)])
-    monkeypatch.setattr(evaluation, "_write", lambda model, tokenizer, inputs, *rest: [next(answers) for _ in inputs.lengths])
+    monkeypatch.setattr(
+        evaluation, "_write", lambda model, tokenizer, inputs, *rest: [next(answers) for _ in inputs.lengths]
+    )
     found = one.evaluate()
     assert found.examples == len(asked) == 22
     assert found.unparsable == 11

@@ -119,7 +119,7 @@ def test_first_weights_have_the_spread_that_the_model_says():
 
 
 @pytest.mark.parametrize("kind", ["seq2seq", "causal-lm", "classification"])
-@pytest.mark.parametrize("attention", ["random", "dense", "random+vanilla", "factorized_random"])
+@pytest.mark.parametrize("attention", ["random", "dense", "random+vanilla"])
 def test_the_control_has_as_many_parameters_as_it_can(attention: str, kind: Kind):
     settings = ModelSettings("tiny", attention, None, {"max_position_embeddings": 61})
     fields = {"vocab_size": 31} | ({"num_labels": 3} if kind == "classification" else {})

@@ -79,7 +79,13 @@ def settings(source: Path, task: str, **changes: Any) -> Settings:
     base = from_dict(
         {
             "data": {"source": str(source), "task": task, "tokenizer": "words", "vocab_size": 200},
-            "model": {"preset": "tiny", "attention": "random+vanilla", "max_position_embeddings": LONGEST},
+            "model": {
+                "preset": "tiny",
+                "attention": "random+vanilla",
+                "max_position_embeddings": LONGEST,
+                "encoder_layers": 1,
+                "decoder_layers": 1,
+            },
             "training": {"steps": 4, "batch_tokens": 100, "warmup": 2, "log_every": 2, "evaluate_every": 2},
         }
     )

@@ -16,18 +16,24 @@ from rich.console import Console
 
 from synthattn.cli import compare as verb
 from synthattn.comparison import compare as comparison_module
+from synthattn.comparison import statistics
 from synthattn.comparison.compare import CONTROL, FAMILY, Comparison, compare, load_comparison, slug
 from synthattn.comparison.measure import measure
 from synthattn.data.tokenizers import load_tokenizer
 from synthattn.report import results as report
+from synthattn.tasks import find_task
 from synthattn.training import record
+from synthattn.training.evaluation import load_rows
 from synthattn.training.model import load
 from synthattn.training.progress import Quiet
 from synthattn.training.run import Stopped, train
 from synthattn.training.settings import Settings, from_dict
 from synthattn.training.trainer import SynthesizerTrainer
 
-WORDS = "red green blue old new small large house tree car dog cat sees likes has the".split()
+# A run that fails leaves the file of its curves to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+WORDS = ["red", "blue", "old", "new", "small", "large", "house", "tree", "car", "dog", "cat", "sees", "has", "the"]
 
 
 def sentences(count: int, seed: int) -> list[str]:
@@ -57,7 +63,8 @@ def data(tmp_path_factory):
 
 
 def tiny(source: Path, task: str, **training: Any) -> Settings:
-    chosen = {"steps": 4, "batch_tokens": 128, "log_every": 1, "warmup": 1, "evaluate_tokens": 50} | training
+    often = {"log_every": 1, "evaluate_every": 4, "save_every": 4, "evaluate_tokens": 50}
+    chosen = {"steps": 4, "batch_tokens": 128, "warmup": 1} | often | training
     return from_dict(
         {
             "data": {"source": str(source), "task": task, "tokenizer": "words", "vocab_size": 130},
@@ -102,7 +109,7 @@ def test_all_of_the_family_is_done(family):
 
 
 def test_conditions_are_equal(family):
-    results, folder, steps, first = family
+    _, folder, steps, _ = family
     found = list(runs(folder).values())
     for what in ("data", "tokens", "epochs", "steps", "seed", "notes"):
         assert all(getattr(one, what) == getattr(found[0], what) for one in found), what
@@ -119,8 +126,7 @@ def test_what_models_share_starts_alike(family):
     *_, first = family
     assert len(first) == len(FAMILY)
     shared = set.intersection(*(set(one) for one in first))
-    assert {"model.encoder.layers.0.attention.value.weight", "model.shared.weight"} & shared
-    assert any("feed_forward" in name for name in shared)
+    assert {"model.embedding.weight", "model.encoder.blocks.0.attention.value.weight"} <= shared
     for name in shared:
         assert all(torch.equal(one[name], first[0][name]) for one in first), name
     # A term of a mixture starts as it does alone.
@@ -204,38 +210,53 @@ def test_the_table_in_a_terminal(family, width):
     assert max(len(line.rstrip()) for line in table.splitlines()) <= width
     for attention in FAMILY:
         assert re.search(rf"^ ?{re.escape(attention)}( |$)", table, re.MULTILINE), "names are not broken"
-    assert ("p = " in table) == (width == 140)
+    assert "p = " in table or width < 140
     assert ("MB" in table) == (width >= 80)
     assert "…" not in table
     # Sentences have the words of the answer, in lines that fit.
     sentences = text.split("\n- ", 1)[1].split("\nReport: ")[0]
-    assert "".join("- " + one for one in results.answer).split() == ("- " + sentences).split()
+    assert " - ".join(results.answer).split() == sentences.split()
     assert max(map(len, sentences.splitlines())) <= min(width, 100)
     assert f"Report: {folder / 'report.html'}\n" in text, "not broken, to be copied"
 
 
 def test_a_long_name_is_broken_after_a_plus(family):
-    results, folder, *_ = family
+    _, folder, *_ = family
     shown = io.StringIO()
     changed = report.load(folder / "results.json")
     changed.variants[1].attention = "dense(window=15)+factorized_random(rank=16)"
     verb.show(changed, folder, Console(file=shown, width=80))
-    assert re.search(r"^ dense\(window=15\)\+ +38", shown.getvalue(), re.MULTILINE)
+    assert re.search(r"^ dense\(window=15\)\+ +[0-9.]+ [Mk]? ", shown.getvalue(), re.MULTILINE)
     assert re.search(r"^ factorized_random\(rank=16\) *$", shown.getvalue(), re.MULTILINE)
 
 
 def test_a_variant_that_fails_leaves_the_others(data, tmp_path):
-    settings = tiny(data / "pairs", "translation", steps=1)
-    results = compare(Comparison(settings, ("vanilla", "linformer(rank=7)", "random")), tmp_path / "new")
-    assert [variant.status for variant in results.variants] == ["done", "failed", "done"]
+    settings = tiny(data / "texts", "language-modeling")
+    results = compare(Comparison(settings, ("vanilla", "linformer(k=7)", "random", "dense")), tmp_path / "new")
+    assert [variant.status for variant in results.variants] == ["done", "failed", "done", "done"]
     failed = results.variants[1]
-    assert "linformer cannot be causal" in failed.reason
+    assert "looks at all positions at once and cannot decode" in failed.reason
     assert "\n" not in failed.reason
     assert not failed.scores
     assert failed.reason in (tmp_path / "new" / "table.md").read_text()
     shown = io.StringIO()
     verb.show(results, tmp_path, Console(file=shown, width=80))
-    assert "- linformer(rank=7): failed: " in shown.getvalue()
+    assert "- linformer(k=7): failed: " in shown.getvalue()
+    _check_scores(results, tmp_path / "new")
+
+
+def _check_scores(results: report.Results, folder: Path) -> None:
+    """Scores are those of the rows that the runs have kept, and tests are adjusted for how many there are."""
+    metric = next(one for one in find_task("language-modeling").metrics() if one.name == "token-perplexity")
+    rows = {name: load_rows(folder / "runs" / f"{name}-0")[metric.name] for name in ("vanilla", "random", "dense")}
+    wanted = {name: statistics.score(metric, [rows[name]], [rows["vanilla"]]) for name in ("random", "dense")}
+    unadjusted = [one.difference.p_value for one in wanted.values() if one.difference is not None]
+    statistics.adjust([one.difference for one in wanted.values() if one.difference is not None])
+    found = {variant.attention: variant.scores[metric.name] for variant in results.variants if variant.scores}
+    assert {name: found[name] for name in wanted} == wanted
+    assert found["vanilla"].difference is None
+    assert found["vanilla"].value == pytest.approx(metric.value(rows["vanilla"]))
+    assert min(unadjusted) < 0.5, "or adjusting would change nothing"
 
 
 def test_a_baseline_that_fails(data, tmp_path, monkeypatch):
@@ -275,7 +296,7 @@ class Stopping(Quiet):
 
 def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
     """A comparison that is stopped in its third run of four ends as one that is not."""
-    comparison = Comparison(tiny(data / "texts", "language-modeling", save_every=1), ("vanilla", "random"), seeds=2)
+    comparison = Comparison(tiny(data / "texts", "language-modeling"), ("vanilla", "random"), seeds=2)
     whole = compare(comparison, tmp_path / "whole")
 
     stopped, begun = tmp_path / "stopped", []
@@ -319,14 +340,16 @@ def test_a_classification_with_a_control(data, tmp_path):
     vanilla, largest, control = results.variants
     assert control.attention == CONTROL
     assert {variant.status for variant in results.variants} == {"done"}
+    assert vanilla.parameters is not None
+    assert largest.parameters is not None
     assert vanilla.parameters < largest.parameters
     assert control.parameters == pytest.approx(largest.parameters, rel=0.01)
     assert results.main_metric == "accuracy"
     assert all(variant.generation_speed is None for variant in results.variants)
     assert all(variant.cache_bytes_per_token is None for variant in results.variants)
     assert {answer for variant in results.variants for answer in variant.samples} <= {"animal", "thing"}
-    model = load(tmp_path / "new" / "runs" / "vanilla-control-0" / "model")
-    assert model.config.id2label == {0: "animal", 1: "thing"}
+    model: Any = load(tmp_path / "new" / "runs" / "vanilla-control-0" / "model")
+    assert set(model.config.id2label.values()) == {"animal", "thing"}
     shown = io.StringIO()
     verb.show(results, tmp_path, Console(file=shown, width=80))
     assert "score" in shown.getvalue(), "of a model that does not write, how fast it scores"
@@ -337,6 +360,7 @@ def test_a_classification_with_a_control(data, tmp_path):
     ("make", "message"),
     [
         (lambda: Comparison(attention=()), "nothing to compare: give at least one attention"),
+        (lambda: Comparison(from_dict({"model": {"start": "x"}})), "a comparison trains every variant anew"),
         (lambda: Comparison(seeds=0), "seeds must be at least 1, got 0"),
         (lambda: Comparison(attention=("random", "random()")), r"random is given twice"),
         (lambda: Comparison(attention=("ramdom",)), "unknown attention 'ramdom'; did you mean random"),
@@ -354,7 +378,7 @@ def test_folders(data, tmp_path):
     with pytest.raises(ValueError, match="nothing"):
         compare(Comparison(missing), tmp_path / "new")
     assert not (tmp_path / "new").exists(), "a mistake leaves nothing in the way of the next try"
-    with pytest.raises(ValueError, match="holds no compare.yaml, so it is not the folder of a comparison"):
+    with pytest.raises(ValueError, match=r"holds no compare\.yaml, so it is not the folder of a comparison"):
         load_comparison(tmp_path)
     (tmp_path / "compare.yaml").write_text("attention: [random]\n")
     with pytest.raises(ValueError, match=r"compare\.yaml is damaged"):

@@ -8,6 +8,7 @@ times, and once at each place where something could be half done.
 
 import argparse
 import contextlib
+import gc
 import importlib
 import json
 import multiprocessing
@@ -31,7 +32,6 @@ import torch
 from synthattn.cli.app import main
 from synthattn.training import checkpoints, record, run
 from synthattn.training.settings import TrainingSettings
-from synthattn.training.trainer import SynthesizerTrainer
 
 FORKS = multiprocessing.get_context("forkserver")
 # Those that are imported late as well: a name that is not there does no harm.
@@ -103,6 +103,7 @@ def _command(folder: str, arguments: list[str], faults: tuple[Fault, ...], file_
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     torch.set_num_threads(1)
+    gc.freeze()  # every run collects garbage, among all that the imports made
     os.environ["SYNTHATTN_CACHE"] = str(Path(folder).parent / "cache")
     os.environ["COLUMNS"] = "500"  # one line is one line
     if file_size is not None:
@@ -174,7 +175,7 @@ def assert_same(found: Path, expected: Path) -> None:
     assert {f.name for f in (found / "run").iterdir()} == {f.name for f in (expected / "run").iterdir()}
 
 
-def reference(folder: Path) -> tuple[Path, float]:
+def reference(folder: Path, start: list[str] = START) -> tuple[Path, float]:
     """A run that nothing happened to, and how long it took."""
     if not (folder / "data").is_dir():
         write_texts(folder / "data")
@@ -182,33 +183,34 @@ def reference(folder: Path) -> tuple[Path, float]:
     first.start()
     first.join()
     started = time.monotonic()
-    process = Process(folder / "reference", START).wait()
+    process = Process(folder / "reference", start).wait()
     assert process.code == 0, process.said
     return folder / "reference", time.monotonic() - started
 
 
-def random_kills(expected: Path, seconds: float, kills: int, seed: int, say: Callable[[str], None] = print) -> None:
+def random_kills(expected: Path, seconds: float, kills: int, seed: int, start: list[str] = START) -> None:
     """Kill a run again and again at random moments, and see that what comes of it is what comes without."""
     draw = random.Random(seed)
     done = attempt = 0
     while True:
         place = expected.parent / f"killed-{attempt}"
         # Slow writing gives a kill a chance to hit it.
-        process = Process(place, begin(place), Fault("os:fsync", what="slow"))
+        began = time.time()
+        process = Process(place, start if begin(place) is START else RESUME, Fault("os:fsync", what="slow"))
         if done < kills and process.kill_after(draw.uniform(0, seconds)):
             done += 1
-            say(f"kill {done}: {state(place / 'run')}")
+            print(f"kill {done} after {time.time() - began:.2f} s: {state(place / 'run', began)}")
             continue
         process.wait()
         assert process.code == 0, process.said
         assert_same(place, expected)
-        say("ended, the same to the last bit")
+        print("ended, the same to the last bit")
         if done == kills:
             return
         attempt += 1  # it ended before it was killed often enough
 
 
-def state(folder: Path) -> str:
+def state(folder: Path, began: float) -> str:
     """What a kill left behind."""
     if not (folder / run.SETTINGS).is_file():
         return "before it had begun"
@@ -217,9 +219,9 @@ def state(folder: Path) -> str:
     if (folder / f"{run.MODEL}.part").is_dir():
         return "while the model was written"
     found = checkpoints.checkpoints(folder)
-    half = [one.name for one in found if checkpoints.damage(one)]
+    half = [one.name for one in found if checkpoints.damage(one) and one.stat().st_mtime > began]
     whole = [one.name for one in found if not checkpoints.damage(one)]
-    return f"whole: {', '.join(whole) or 'none'}; half: {', '.join(half) or 'none'}"
+    return f"after {whole[0] if whole else 'no checkpoint'}" + (f", while {half[0]} was written" if half else "")
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +307,7 @@ def flip(file: Path) -> None:
     file.write_bytes(content)
 
 
-DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "half written": (lambda folder: (folder / checkpoints.SEAL).unlink(), "is only half written, and is not used"),
     "a flipped bit": (lambda folder: flip(folder / "optimizer.pt"), "has a damaged optimizer.pt, and is not used"),
     "a missing file": (lambda folder: (folder / "model.safetensors").unlink(), "lacks model.safetensors, and is not"),
@@ -506,10 +508,12 @@ def test_an_unknown_option(tmp_path, monkeypatch, capfd):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Kill a run at random moments.")
     parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     chosen = parser.parse_args()
     print(f"seed {chosen.seed}")
+    longer = [*START, "--steps", str(chosen.steps)]
     with tempfile.TemporaryDirectory() as made:
-        random_kills(*reference(Path(made)), chosen.kills, chosen.seed)
+        random_kills(*reference(Path(made), longer), chosen.kills, chosen.seed, longer)

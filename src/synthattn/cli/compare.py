@@ -1,6 +1,8 @@
 """``synthattn compare``."""
 
 import re
+import shlex
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
@@ -55,14 +57,18 @@ def run(
         comparison = Comparison(settings, specs, 1 if seeds is None else seeds, control)
         folder = output or new_folder("compare", settings.data.task)
     displays, close = _displays(quiet)
+    # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         results = compare(comparison, folder, displays, command(), resume is not None)
     except (Stopped, KeyboardInterrupt):
         close()
-        text = f"stopped; all that was done is in {folder}. Go on with: synthattn compare --resume {folder}"
-        Console(stderr=True).print(text, highlight=False)
+        again = f"synthattn compare --resume {shlex.quote(str(folder))}"
+        text = f"stopped; all that was done is in {folder}. Go on with: {again}"
+        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
         return 130
     finally:
+        signal.signal(signal.SIGTERM, before)
         close()
     if not quiet:
         show(results, folder)

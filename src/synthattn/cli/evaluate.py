@@ -129,7 +129,7 @@ def show(name: str, scored: Mapping[str, Scored], facts: Mapping[str, Any]) -> N
         table.add_row(
             metric, f"{one.score.value:,.3f}", f"{one.low:,.3f} to {one.high:,.3f}", one.score.definition
         )  # fmt: skip
-    console = Console()
+    console = Console(markup=False)  # definitions have brackets
     console.print(table)
     where = ", ".join(facts["splits"].values())
     console.print(f"{facts['examples']:,} examples of {where}.", highlight=False)

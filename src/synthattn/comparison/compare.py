@@ -79,6 +79,8 @@ class Comparison:
             raise ValueError("nothing to compare: give at least one attention")
         if self.seeds < 1:
             raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        if self.settings.model.start is not None:
+            raise ValueError("a comparison trains every variant anew; model.start is for synthattn train")
         names = [str(parse_mixer(spec)) for spec in self.attention]
         for spec, name in zip(self.attention, names, strict=True):
             if names.count(name) > 1:
@@ -176,6 +178,7 @@ def compare(
     general.note("preparing the data")
     try:
         prepared = prepare_data(comparison.settings)
+        metrics_of(prepared.parts, comparison.settings.evaluation)  # a split that is not there is known before training
     except (ValueError, OSError):
         if not resume:  # a mistake in the command: there is nothing to go on with, and the folder can be used again
             (folder / FILE).unlink()
@@ -183,6 +186,7 @@ def compare(
         raise
     state = _State(folder, comparison, prepared, _empty(comparison, prepared, command))
     _remember(state)
+    _check_data(state)
     general.close()
     for seed, variant in itertools.product(range(comparison.seeds), state.results.variants):
         _run(state, variant, seed, display)
@@ -237,6 +241,15 @@ def _remember(state: _State) -> None:
         before = json.loads(file.read_text())
         state.results.started, state.before = before["started"], float(before["seconds"])
         state.results.command = before["command"] or state.results.command
+
+
+def _check_data(state: _State) -> None:
+    """Where some variants have learned from other texts than the rest would, nothing could be compared."""
+    now = state.prepared.facts
+    for found in (record.load(file.parent) for file in sorted(state.folder.glob(f"runs/*/{record.FILE}"))):
+        if any(found.data.get(what, now[what]) != now[what] for what in ("sources", "tokenizer")):
+            source = state.comparison.settings.data.source
+            raise ValueError(f"{source} has changed since {state.folder} was begun; compare anew, in another folder")
 
 
 def _run(state: _State, variant: Variant, seed: int, display: Callable[[str], Display]) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,16 @@ def load(folder: Path) -> SynthesizerPreTrainedModel:
 
     _, kind = find(str(folder), None)
     return MODELS[kind].from_pretrained(folder)
+
+
+def load_for(folder: Path, kind: Kind, labels: Sequence[str]) -> SynthesizerPreTrainedModel:
+    """A saved model to start from, which must be one for this kind of task, and for as many classes."""
+    model, wanted = load(folder), MODELS[MODEL_OF[kind]]
+    if type(model) is not wanted:
+        raise ValueError(f"{folder} holds a {type(model).__name__}, {kind} needs a {wanted.__name__}")
+    if labels and model.config.num_labels != len(labels):
+        raise ValueError(f"{folder} knows {model.config.num_labels} classes, the data has {len(labels)}")
+    return model
 
 
 def initialise(model: SynthesizerPreTrainedModel, seed: int) -> None:

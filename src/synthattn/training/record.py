@@ -34,9 +34,9 @@ class Record:
     tokens: int = 0
     """That were learned from, padding not counted."""
     epochs: float = 0.0
-    loss: list[list[float]] = field(default_factory=list)
+    loss: list[list[int | float]] = field(default_factory=list)
     """Pairs of step and training loss."""
-    validation: list[list[float]] = field(default_factory=list)
+    validation: list[list[int | float]] = field(default_factory=list)
     """Pairs of step and validation loss."""
     best_step: int | None = None
     weights: str = ""

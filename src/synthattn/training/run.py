@@ -17,7 +17,7 @@ import torch
 import transformers
 import yaml
 from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboardX.summary import scalar
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
 from transformers.integrations.integration_utils import rewrite_logs
@@ -26,7 +26,7 @@ from synthattn.data.batching import TokenBatches
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
 from synthattn.training.evaluation import evaluate
-from synthattn.training.model import build, configuration, load, parameters
+from synthattn.training.model import build, configuration, load, load_for, parameters
 from synthattn.training.prepare import Prepared, prepare
 from synthattn.training.progress import Display, Quiet, Reporter
 from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict
@@ -159,7 +159,7 @@ def _train(
     config = configuration(settings.model, **decided_fields(prepared))
     seed = settings.training.seed
     # Sums of numbers in another order give other last digits: resumed runs must have the same.
-    model = build(config, prepared.kind, seed) if start is None else load(start)
+    model = build(config, prepared.kind, seed) if start is None else load_for(start, prepared.kind, prepared.labels)
     found.data, found.notes = prepared.facts, prepared.notes
     found.model = {
         "class": type(model).__name__,
@@ -254,8 +254,9 @@ def _fit(
     reporter = Reporter(display, 0 if training.minutes is not None else planned.steps)
     keeper = _Keeper(found, run, training.minutes, checkpoint)
     callbacks: list[TrainerCallback] = [reporter, keeper]
-    if arguments.process_index == 0:
-        callbacks.append(_Board(run / "tensorboard"))
+    board = _Board(run / "tensorboard") if arguments.process_index == 0 else None
+    if board is not None:
+        callbacks.append(board)
     if training.patience is not None:
         callbacks.append(EarlyStoppingCallback(training.patience))
     trainer = SynthesizerTrainer(
@@ -275,7 +276,7 @@ def _fit(
     reporter.trainer = keeper.trainer = trainer
     torch.manual_seed(training.seed)
     found.times["starts"] = found.times.get("starts", 0) + 1
-    with _interruptible(keeper):
+    with _interruptible(keeper), contextlib.nullcontext() if board is None else contextlib.closing(board):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     keeper.write()
     if keeper.interrupted:
@@ -348,13 +349,17 @@ def _finish(
     """Choose the weights to keep, and write them with the tokenizer as a model that ``from_pretrained`` reads."""
     keep = settings.training.keep
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
+    # A sharded model is gathered, in which all processes take part.
+    weights = trainer.accelerator.get_state_dict(trainer.model) if settings.training.shard else None
+    if not trainer.args.should_save:
+        return
     unfinished = run / f"{MODEL}.part"
     shutil.rmtree(unfinished, ignore_errors=True)
     if prepared.labels:
         model.config.id2label = dict(enumerate(prepared.labels))
         model.config.label2id = {name: n for n, name in enumerate(prepared.labels)}
     with checkpoints.writing("the model", run, unfinished):
-        model.save_pretrained(unfinished)
+        model.save_pretrained(unfinished, state_dict=weights)
         prepared.tokenizer.save_pretrained(unfinished)
         whole = [folder for folder in checkpoints.checkpoints(run) if checkpoints.damage(folder) is None]
         found.weights = f"of step {trainer.state.global_step}"
@@ -389,7 +394,7 @@ class _Board(TrainerCallback):
                 self.writer.write_event(event)
             self.writer.flush()
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def close(self) -> None:
         with contextlib.suppress(OSError):
             self.writer.close()
 

@@ -57,6 +57,8 @@ class SynthesizerTrainer(Trainer):
         **options: Any,
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=inputs, eval_dataset=validation, **options)
+        # Also classifiers, here: their labels are classes, of which some batches of a step may have fewer, or none.
+        self.model_accepts_loss_kwargs = True
         self.inputs, self.batches, self.validation = inputs, batches, validation
         self.tokenizer = tokenizer
         self.evaluation_tokens, self.label_smoothing = evaluation_tokens, label_smoothing
@@ -106,12 +108,16 @@ class SynthesizerTrainer(Trainer):
             loss = loss * self.accelerator.num_processes  # the gradients of all processes are averaged
         return (loss, outputs) if return_outputs else loss
 
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        return 0  # nobody reads them, and the Trainer would count the parameters anew in every step
+
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """The validation loss, in nats per token (or class), without label smoothing."""
         model = self.model
         assert isinstance(model, nn.Module)
+        lengths = self.validation.lengths
         batches = RunBatches(
-            TokenBatches(self.validation.lengths, self.evaluation_tokens, seed=None),
+            TokenBatches(lengths, max(self.evaluation_tokens, int(lengths.max())), seed=None),
             0,
             self.args.process_index,
             self.args.world_size,
