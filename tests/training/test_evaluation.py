@@ -16,7 +16,7 @@ from synthattn.tasks.inputs import Pairs
 from synthattn.training import evaluation
 from synthattn.training.evaluation import OwnVectors, evaluate, load_rows, metrics_of, score
 from synthattn.training.model import build, configuration
-from synthattn.training.prepare import VALIDATION_SEED, Prepared, encode_for_evaluation
+from synthattn.training.prepare import SPAN_SEED, Prepared, encode_for_evaluation
 from synthattn.training.run import decided_fields, prepare_data
 from synthattn.training.settings import EvaluationSettings
 
@@ -139,7 +139,7 @@ def test_span_corruption_is_scored_by_what_was_hidden(case):
     assert len(rows) == math.ceil(len(flat) / length)
     for n, row in enumerate(rows):
         text = flat[n * length : (n + 1) * length]
-        mask = noise_mask(len(text), 0.15, 3.0, np.random.default_rng([VALIDATION_SEED, 0, n]))
+        mask = noise_mask(len(text), 0.15, 3.0, np.random.default_rng([SPAN_SEED, 0, n]))
         read, written = corrupt(text, mask, first, one.tokenizer.eos_token_id)
         total = 0.0
         for m, token in enumerate(written.tolist()):

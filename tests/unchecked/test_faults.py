@@ -105,7 +105,6 @@ def _command(folder: str, arguments: list[str], faults: tuple[Fault, ...], file_
     torch.set_num_threads(1)
     gc.freeze()  # every run collects garbage, among all that the imports made
     os.environ["SYNTHATTN_CACHE"] = str(Path(folder).parent / "cache")
-    os.environ["COLUMNS"] = "500"  # one line is one line
     if file_size is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
     for fault in faults:

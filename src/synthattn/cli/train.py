@@ -40,7 +40,9 @@ def run(
     except (Stopped, KeyboardInterrupt) as stopped:
         if main and (folder / SETTINGS).is_file():
             said = str(stopped) or "stopped"
-            Console(stderr=True).print(f"{said}. Go on with: synthattn train --resume {folder}", highlight=False)
+            Console(stderr=True).print(
+                f"{said}. Go on with: synthattn train --resume {folder}", highlight=False, soft_wrap=True
+            )
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)

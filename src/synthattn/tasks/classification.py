@@ -29,7 +29,9 @@ class Classification(Task):
             raise ValueError(
                 f"{self.name} needs at least 2 classes, the training split has {', '.join(found) or 'none'}"
             )
-        return type(self)(Labels(*sorted(found, key=lambda name: (not name.isdigit(), name.zfill(9), name))))
+        return type(self)(
+            Labels(*sorted(found, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)))
+        )
 
     def examples(self, record: Record) -> Iterable[Example]:
         text = " ".join(self.text(record, "text").split())

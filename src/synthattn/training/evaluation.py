@@ -25,7 +25,7 @@ from synthattn.tasks.base import Example, Task
 from synthattn.tasks.encoding import examples
 from synthattn.tasks.inputs import IGNORED, Classes, Inputs, Pairs, Texts, spans
 from synthattn.training.checkpoints import write_text
-from synthattn.training.prepare import VALIDATION_SEED, Part, encode_for_evaluation, packed
+from synthattn.training.prepare import SPAN_SEED, Part, encode_for_evaluation, packed
 from synthattn.training.settings import EvaluationSettings
 
 Progress = Callable[[int, int], None]
@@ -182,7 +182,7 @@ def _predict(
     asked = list(itertools.islice(examples(task, part.source, split), settings.limit))
     result.examples += len(asked)
     if task.kind == "span-corruption":
-        hidden = spans(encoded.target, longest, tokenizer, VALIDATION_SEED)
+        hidden = spans(encoded.target, longest, tokenizer, SPAN_SEED)
         hidden.lengths = hidden.lengths[: settings.limit]
         nats, counts = _nats_by_item(model, hidden, settings, progress)
         answers = [(nat, count, 0, 0) for nat, count in zip(nats, counts, strict=True)]

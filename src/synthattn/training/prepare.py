@@ -21,8 +21,8 @@ from synthattn.tasks.encoding import EncodedSplit, Limits, encode, examples
 from synthattn.tasks.inputs import Classes, Inputs, Mixed, Pairs, Texts, spans
 from synthattn.training.settings import DataSettings
 
-VALIDATION_SEED = 0
-"""Of what span corruption hides from the validation loss: the same in every run."""
+SPAN_SEED = 0
+"""Of what span corruption hides, in training and in evaluation: the same in every run, whatever its seed."""
 
 
 @dataclass
@@ -187,7 +187,7 @@ def _one(
     elif task.kind == "classification":
         inputs = Classes(split, limit)
     elif task.kind == "span-corruption":
-        inputs = spans(split.target, longest, tokenizer, VALIDATION_SEED)
+        inputs = spans(split.target, longest, tokenizer, SPAN_SEED)
         inputs.lengths = inputs.lengths[:limit]
     else:
         inputs = Texts(packed(task, split.target, longest), limit)

@@ -93,6 +93,8 @@ def train(
             found.status, found.reason = "failed", str(error) or type(error).__name__
             with contextlib.suppress(OSError):
                 found.save(run)
+                if not found.times.get("starts"):  # a mistake in the command: the folder can be used again
+                    (run / SETTINGS).unlink(missing_ok=True)
         raise
     finally:
         display.close()
