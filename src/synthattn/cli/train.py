@@ -46,7 +46,7 @@ def run(
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)
-    if main:
+    if main and not quiet:
         show(found, folder)
     return 0
 

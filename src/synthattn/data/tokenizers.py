@@ -121,7 +121,10 @@ def _train_unigram(sentences: Path, trained: io.BytesIO, vocab_size: int, charac
         )
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
-        raise ValueError(f"SentencePiece cannot make {vocab_size} tokens of these texts: {reason}") from error
+        asked = vocab_size + len(SENTINELS)
+        raise ValueError(
+            f"SentencePiece cannot make {asked} tokens of these texts, {len(SENTINELS)} of them sentinels: {reason}"
+        ) from error
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -82,7 +82,8 @@ def initialise(model: SynthesizerPreTrainedModel, seed: int) -> None:
     for name, module in _named(model, ""):
         if module is not tied:
             digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
-            torch.manual_seed(int.from_bytes(digest[:8], "big"))
+            # Not torch.manual_seed, which looks for all kinds of devices each time.
+            torch.default_generator.manual_seed(int.from_bytes(digest[:8], "big"))
             model._init_weights(module)
 
 

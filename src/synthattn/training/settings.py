@@ -136,7 +136,7 @@ class EvaluationSettings:
         beams: 1 is greedy decoding.
         length_penalty: of beam search.
         length_penalty_form: ``huggingface``: score / length^p, or ``gnmt``: score / ((5 + length) / 6)^p.
-        max_new_tokens: the longest answer; as long as the model can unless given.
+        max_new_tokens: the longest answer; 50 more than the longest text read unless given.
         batch_tokens: tokens in a batch.
         vectors: a file of word vectors for embedding metrics; the model's own unless given.
     """
