@@ -111,7 +111,7 @@ def session(folder: Path) -> None:
     # And the command itself.
     from synthattn.cli import main
 
-    sys.argv = ["synthattn", "train", "--output", str(folder / "command"), "--data", str(folder / "texts"), "--quiet"]
+    sys.argv = ["synthattn", "train", "--output", str(folder / "command"), "--data", str(folder / "texts")]
     sys.argv += ["--task", "sentence-modeling", "--preset", "tiny", "--steps", "3", "--set", "data.tokenizer=words"]
     sys.argv += ["--vocab-size", "120"]
     main()

@@ -41,7 +41,7 @@ def run(
         if main and (folder / SETTINGS).is_file():
             said = str(stopped) or "stopped"
             Console(stderr=True).print(
-                f"{said}. Go on with: synthattn train --resume {folder}", highlight=False, soft_wrap=True
+                f"{said}. Go on with: synthattn train --resume {folder}", markup=False, highlight=False, soft_wrap=True
             )
         return 130
     finally:
