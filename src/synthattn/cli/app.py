@@ -282,6 +282,8 @@ def data(
 
 def main() -> None:
     """Run the command; a user's mistake ends in one line, not in a traceback."""
+    # Threads that wait for each other busily for long are many times slower when anything else runs on the machine.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
         app()
     except (ValueError, OSError) as error:

@@ -25,11 +25,11 @@ from synthattn.training.run import Stopped
 
 DEMO = {
     "model.preset": "demo",
-    "data.vocab_size": 4000,
-    "training.steps": 400,
-    "training.batch_tokens": 4096,
+    "data.vocab_size": 2000,
+    "training.steps": 450,
+    "training.batch_tokens": 2048,
     "training.warmup": 100,
-    "training.learning_rate": 2e-3,
+    "training.learning_rate": 3e-3,
 }
 """Where nothing is said about data and model: what two cores compare in minutes, and attention still matters."""
 
