@@ -1,11 +1,13 @@
 """Intervals, paired tests and their adjustment, against loops and against cases whose result is known."""
 
 import random
+import statistics
 
 import numpy as np
 import pytest
+import scipy.stats
 
-from synthattn.comparison.statistics import adjust, score
+from synthattn.comparison.statistics import adjust, score, student_quantile, student_tails
 from synthattn.metrics.base import Metric, Rows
 from synthattn.report.results import Difference
 
@@ -34,31 +36,32 @@ def examples(count: int, mean: float, seed: int, width: float = 1.0) -> Rows:
 
 
 def plain(metric: Metric, rows: list[Rows], baseline: list[Rows], samples: int) -> dict[str, float]:
-    """The bootstrap in two stages as a textbook has it: loops, lists, and chance of another kind."""
+    """As a textbook has it: loops, lists, chance of another kind, and scipy."""
     rng = random.Random(1)
-    count = len(rows[0])
+    count, seeds = len(rows[0]), len(rows)
     own, differences = [], []
     for _ in range(samples):
         drawn = [rng.randrange(count) for _ in range(count)]
-        seeds = [rng.randrange(len(rows)) for _ in rows]
-        ours = sum(metric.value(np.stack([rows[s][n] for n in drawn])) for s in seeds) / len(seeds)
-        theirs = sum(metric.value(np.stack([baseline[s][n] for n in drawn])) for s in seeds) / len(seeds)
+        ours = sum(metric.value(np.stack([one[n] for n in drawn])) for one in rows) / seeds
+        theirs = sum(metric.value(np.stack([one[n] for n in drawn])) for one in baseline) / seeds
         own.append(ours)
         differences.append(ours - theirs)
-    value = sum(metric.value(one) for one in rows) / len(rows)
-    difference = value - sum(metric.value(one) for one in baseline) / len(baseline)
-    own.sort()
-    differences.sort()
-    against = sum(one * difference <= 0 for one in differences)
-    return {
-        "value": value,
-        "low": own[round(0.025 * samples)],
-        "high": own[round(0.975 * samples)],
-        "difference": difference,
-        "difference low": differences[round(0.025 * samples)],
-        "difference high": differences[round(0.975 * samples)],
-        "p": 2 * against / samples,
-    }
+    values = [metric.value(one) for one in rows]
+    apart = [metric.value(one) - metric.value(other) for one, other in zip(rows, baseline, strict=True)]
+    found = {"value": statistics.mean(values), "difference": statistics.mean(apart)}
+    for name, by_seed, draws in (("", values, own), ("difference ", apart, differences)):
+        mean = statistics.mean(by_seed)
+        if seeds == 1:
+            draws.sort()
+            found[name + "low"], found[name + "high"] = draws[round(0.025 * samples)], draws[round(0.975 * samples)]
+            found[name + "p"] = 2 * sum(one * mean <= 0 for one in draws) / samples
+            continue
+        of_seeds, of_examples = statistics.variance(by_seed) / seeds, statistics.variance(draws)
+        error = (of_seeds + of_examples) ** 0.5
+        freedom = error**4 / (of_seeds**2 / (seeds - 1) + of_examples**2 / (samples - 1))
+        found[name + "low"], found[name + "high"] = scipy.stats.t.interval(0.95, freedom, mean, error)
+        found[name + "p"] = 2 * scipy.stats.t.sf(abs(mean) / error, freedom)
+    return found
 
 
 @pytest.mark.parametrize("metric", [Mean(), Ratio()], ids=lambda metric: metric.name)
@@ -77,7 +80,28 @@ def test_equals_a_plain_implementation(metric, seeds):
     assert found.high == pytest.approx(wanted["high"], abs=near)
     assert found.difference.low == pytest.approx(wanted["difference low"], abs=near)
     assert found.difference.high == pytest.approx(wanted["difference high"], abs=near)
-    assert found.difference.p_value == pytest.approx(wanted["p"], abs=0.05)
+    assert found.difference.p_value == pytest.approx(wanted["difference p"], abs=0.05)
+
+
+@pytest.mark.parametrize("freedom", [1.0, 1.7, 2.0, 5.3, 30.0, 999.0, 123456.0])
+def test_students_distribution_is_that_of_scipy(freedom):
+    for t in (0.0, 0.3, 1.0, 2.5, 7.0, 40.0):
+        assert student_tails(t, freedom) == pytest.approx(2 * scipy.stats.t.sf(t, freedom), abs=1e-7)
+    for share in (0.01, 0.05, 0.5):
+        assert student_quantile(share, freedom) == pytest.approx(scipy.stats.t.ppf(1 - share / 2, freedom), rel=1e-6)
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_luck_of_seeds_is_rarely_taken_for_a_difference(seeds):
+    """Systems that do not differ, whose seeds move scores far more than examples do."""
+    rng = np.random.default_rng(7)
+    called = 0
+    for _ in range(200):
+        rows, base = ([examples(30, 5.0, 1, 0.1) + rng.normal() for _ in range(seeds)] for _ in range(2))
+        difference = score(Mean(), rows, base, 40).difference
+        assert difference is not None
+        called += difference.p_value < 0.05
+    assert called <= 20  # 10 are expected; the bootstrap of seeds that this is not calls 50 to 100
 
 
 def test_the_interval_is_that_of_a_normal_mean():

@@ -95,7 +95,7 @@ def test_the_cheapest_and_what_it_saves():
     dear = variant("dense", 40.2, 0.7, training_speed=1.1)
     fast_but_worse = variant("fixed_random", 30.0, 0.001, training_speed=2.0)
     assert answer(results(VANILLA, dear, cheap, fast_but_worse))[-1] == (
-        "The cheapest of those that do as well is random: against vanilla it trains 1.26 times as fast, scores 1.30 "
+        "The cheapest of those that are not worse is random: against vanilla it trains 1.26 times as fast, scores 1.30 "
         "times as fast, writes 0.99 times as fast, has 10 % fewer parameters, needs 25 % less memory in training, and "
         "keeps 50 % fewer bytes per decoded token."
     )
@@ -108,19 +108,19 @@ def test_the_cheapest_and_what_it_saves():
 def test_how_changes_are_said(ours, words, memory):
     costs = {"training_speed": 1.5, "parameters": ours, "training_memory": 2 * ours}
     assert answer(results(VANILLA, variant("random", 40.1, 0.7, **costs)))[-1] == (
-        "The cheapest of those that do as well is random: against vanilla it trains 1.50 times as fast, "
+        "The cheapest of those that are not worse is random: against vanilla it trains 1.50 times as fast, "
         f"has {words} parameters, and needs {memory} memory in training."
     )
 
 
 def test_one_that_is_better_can_be_the_cheapest():
     found = answer(results(VANILLA, variant("random+vanilla", 43.0, 0.01, training_speed=1.1)))
-    assert found[-1].startswith("The cheapest of those that do as well is random+vanilla: ")
+    assert found[-1].startswith("The cheapest of those that are not worse is random+vanilla: ")
 
 
 def test_none_is_faster():
     assert answer(results(VANILLA, variant("dense", 40.1, 0.7, training_speed=1.02)))[-1] == (
-        "None of those that do as well trains faster than vanilla; stay with it, or choose by quality."
+        "None of those that are not worse trains faster than vanilla; stay with it, or choose by quality."
     )
 
 
@@ -128,7 +128,7 @@ def test_the_control_is_never_chosen():
     control = variant("vanilla (control)", 40.2, 0.7, training_speed=3.0)
     found = answer(results(VANILLA, variant("random", 40.1, 0.7, training_speed=1.5), control))
     assert "Not distinguishable from it: random (40.10), vanilla (control) (40.20)." in found
-    assert found[-1].startswith("The cheapest of those that do as well is random: ")
+    assert found[-1].startswith("The cheapest of those that are not worse is random: ")
     assert not any("cheapest" in text for text in answer(results(VANILLA, control)))
 
 

@@ -26,7 +26,7 @@ from synthattn.training.run import Stopped
 DEMO = {
     "model.preset": "demo",
     "data.vocab_size": 2000,
-    "training.steps": 450,
+    "training.steps": 360,
     "training.batch_tokens": 2048,
     "training.warmup": 100,
     "training.learning_rate": 3e-3,
@@ -51,7 +51,9 @@ def run(
             raise ValueError(f"--resume takes all settings from {resume}; leave the other options out")
         comparison, folder = load_comparison(resume), resume
     else:
-        bare = config is None and options.get("data.source") is None and options.get("model.preset") is None
+        said = {name for name, value in options.items() if value is not None}
+        said |= {text.partition("=")[0].strip() for text in overrides}
+        bare = config is None and not said & {"data.source", "model.preset"}
         settings = gather(config, options, overrides, DEMO if bare else None)
         specs = tuple(split(attention)) if attention is not None else FAMILY
         comparison = Comparison(settings, specs, 1 if seeds is None else seeds, control)

@@ -11,9 +11,10 @@ from transformers.utils import logging
 
 from synthattn.cli.settings import gather
 from synthattn.data.tokenizers import load_tokenizer
+from synthattn.metrics.vectors import load_vectors
 from synthattn.tasks.encoding import examples
-from synthattn.training.evaluation import Scored, evaluate, merged, score
-from synthattn.training.model import load
+from synthattn.training.evaluation import Scored, evaluate, merged, score, similarities
+from synthattn.training.model import load, placed
 from synthattn.training.prepare import Part, open_parts
 from synthattn.training.progress import display
 from synthattn.training.run import SETTINGS, final_model, saved_settings
@@ -35,7 +36,7 @@ def run(
     else:
         settings, folder = _settings(what, options)
         logging.disable_progress_bar()
-        model = load(folder)
+        model = placed(load(folder))
         shown = display(what.name, quiet or as_json)
         result = evaluate(model, load_tokenizer(folder), open_parts(settings.data), settings.evaluation, shown.scored)
         shown.close()
@@ -88,7 +89,10 @@ def _score_file(file: Path, settings: Settings) -> tuple[dict[str, Scored], dict
     if len(lines) != len(asked):
         raise ValueError(f"{file} has {len(lines):,} predictions, {part.source.name} has {len(asked):,} in {split}")
     answers = [part.task.parse(line, example) for line, example in zip(lines, asked, strict=True)]
-    scored = score(part.task.metrics(), answers, asked)
+    metrics = list(part.task.metrics())
+    if settings.evaluation.vectors is not None:
+        metrics += similarities(part.task, load_vectors(settings.evaluation.vectors), settings.evaluation.vectors)
+    scored = score(metrics, answers, asked)
     unparsable = sum(answer is None for answer in answers)
     return merged({part.task.name: scored}), {
         "splits": splits,

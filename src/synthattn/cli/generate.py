@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers.utils import logging
 
 from synthattn.data.batching import pad
 from synthattn.data.tokenizers import load_tokenizer
 from synthattn.tasks import find_task
 from synthattn.training.evaluation import write
-from synthattn.training.model import load
+from synthattn.training.model import load, placed
 from synthattn.training.run import SETTINGS, final_model, saved_settings
 from synthattn.training.settings import EvaluationSettings, Settings
 
@@ -38,8 +37,7 @@ def run(
     if file is None and sys.stdin.isatty():
         batch = 1  # who types a line waits for its answer
     folder, task = _model(what)
-    logging.disable_progress_bar()
-    model = load(folder).eval()
+    model = placed(load(folder)).eval()
     tokenizer = load_tokenizer(folder)
     torch.manual_seed(seed)
     lines = _lines(file)
@@ -92,7 +90,7 @@ def _answers(
         "attention_mask": torch.from_numpy(pad([array * 0 + 1 for array in arrays], 0)),
     }
     if not hasattr(model, "generate"):
-        logits = model(**given).logits
+        logits = model(**{name: value.to(model.device) for name, value in given.items()}).logits
         names = model.config.id2label
         yield from (names[int(n)] for n in logits.argmax(-1))
         return
@@ -105,7 +103,7 @@ def _continued(model: Any, tokenizer: Any, text: str, settings: EvaluationSettin
     count = min(settings.max_new_tokens or longest // 2, longest - 2)
     start = [model.config.decoder_start_token_id]
     read = tokenizer(text, add_special_tokens=False).input_ids[-(longest - count - 1) :]
-    given = torch.tensor([start + read])
+    given = torch.tensor([start + read], device=model.device)
     options: dict[str, Any] = {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
     found = model.generate(
         input_ids=given,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from synthattn.comparison import statistics
@@ -31,11 +32,11 @@ from synthattn.report.results import Metric, Results, Sample, Score, Variant
 from synthattn.training import record
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import load_rows, metrics_of
-from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control
+from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
 from synthattn.training.prepare import Prepared
 from synthattn.training.progress import Display, Quiet
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
-from synthattn.training.settings import Settings, as_dict, from_dict
+from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
 
 FAMILY = (
     "vanilla",
@@ -79,6 +80,13 @@ class Comparison:
             raise ValueError("nothing to compare: give at least one attention")
         if self.seeds < 1:
             raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ValueError("a comparison is one process; torchrun is for synthattn train")
+        if self.settings.model.attention != ModelSettings().attention:
+            raise ValueError("model.attention is for synthattn train; say what to compare with --attention")
+        for name in ("encoder_attention", "decoder_attention"):
+            if name in self.settings.model.fields:
+                raise ValueError(f"model.{name} would be the same for every variant; leave it out of a comparison")
         if self.settings.model.start is not None:
             raise ValueError("a comparison trains every variant anew; model.start is for synthattn train")
         names = [str(parse_mixer(spec)) for spec in self.attention]
@@ -144,7 +152,14 @@ class _State:
     def builder(self, attention: str) -> Callable[[], Any]:
         settings = self.settings(attention, 0)
         config = configuration(settings.model, **decided_fields(self.prepared))
-        return lambda: build(config, self.prepared.kind, settings.training.seed)
+
+        def new() -> Any:
+            model = placed(build(config, self.prepared.kind, settings.training.seed))
+            if settings.training.gradient_checkpointing:
+                model.gradient_checkpointing_enable()
+            return model
+
+        return new
 
 
 def slug(attention: str) -> str:
@@ -258,8 +273,11 @@ def _run(state: _State, variant: Variant, seed: int, display: Callable[[str], Di
     again = (run / record.FILE).is_file()
     if variant.status == "failed" and seed:
         return  # its first seed did already
-    if again and record.load(run).status == "done":
-        return
+    if again and (found := record.load(run)).status == "done":
+        if load_rows(run) is not None:
+            return
+        found.status = "running"  # what was scored is lost, so that it is scored again
+        found.save(run)
     name = variant.attention if state.comparison.seeds == 1 else f"{variant.attention} seed {seed}"
     variant.status, variant.reason = "running", ""
     try:
@@ -280,7 +298,7 @@ def _collect(state: _State) -> None:
     results = state.results
     metrics = metrics_of(state.prepared.parts, state.comparison.settings.evaluation)
     rows = {variant.attention: _rows(state, variant) for variant in results.variants}
-    base = rows.get(BASELINE, [])
+    base = rows.get(BASELINE, {})
     for variant in results.variants:
         records = _records(state, variant)
         done = [found for found in records if found.status == "done"]
@@ -305,9 +323,10 @@ def _records(state: _State, variant: Variant) -> list[record.Record]:
     return [record.load(run) for run in runs if (run / record.FILE).is_file()]
 
 
-def _rows(state: _State, variant: Variant) -> list[dict[str, Any]]:
-    runs = [state.run(variant.attention, seed) for seed in range(state.comparison.seeds)]
-    return [load_rows(run) for run in runs if (run / "rows.npz").is_file()]
+def _rows(state: _State, variant: Variant) -> dict[int, dict[str, Any]]:
+    """By seed, of the runs that have been scored."""
+    found = {seed: load_rows(state.run(variant.attention, seed)) for seed in range(state.comparison.seeds)}
+    return {seed: rows for seed, rows in found.items() if rows is not None}
 
 
 def _add_run(variant: Variant, found: record.Record) -> None:
@@ -325,28 +344,36 @@ def _score(
     variant: Variant,
     done: Sequence[record.Record],
     metrics: Mapping[str, Any],
-    rows: Sequence[dict[str, Any]],
-    base: Sequence[dict[str, Any]],
+    rows: Mapping[int, dict[str, Any]],
+    base: Mapping[int, dict[str, Any]],
 ) -> None:
     if not done or not rows:
         return
     results = state.results
-    compared = variant.attention != BASELINE and len(base) >= len(rows)
+    compared = variant.attention != BASELINE and set(rows) <= set(base)
+    own_vectors = state.comparison.settings.evaluation.vectors is None
     for name, found in done[0].scores.items():
+        if own_vectors and name.startswith("embedding-"):
+            continue  # each variant's own vectors are another ruler
         results.metrics[name] = Metric(found["definition"], found["higher_is_better"])
         results.main_metric = results.main_metric or name
         known = state.scores.get((variant.attention, name))
         if known is None or len(known.by_seed) != len(rows) or (known.difference is not None) != compared:
-            others = [one[name] for one in base[: len(rows)]] if compared else None
+            others = [base[seed][name] for seed in rows] if compared else None
             # Corpus metrics take their time: the intervals of the main one are the finest.
-            samples = statistics.SAMPLES if name == results.main_metric else 200
-            known = statistics.score(metrics[name], [one[name] for one in rows], others, samples)
+            samples = _draws(state) if name == results.main_metric else 200
+            known = statistics.score(metrics[name], [one[name] for one in rows.values()], others, samples)
             state.scores[variant.attention, name] = known
         if _finite(known):
             variant.scores[name] = copy.deepcopy(known)
         else:
             note = f"{variant.attention}: {name} is not a finite number"
             results.notes += [note] if note not in results.notes else []
+
+
+def _draws(state: _State) -> int:
+    """So many that a p-value can be small enough when it is adjusted for all variants."""
+    return max(statistics.SAMPLES, 100 * len(state.results.variants))
 
 
 def _finite(score: Score) -> bool:
@@ -384,17 +411,21 @@ def _measure(state: _State, display: Display) -> None:
             for name, value in json.loads(kept.read_text()).items():
                 setattr(variant, name, value)
             model = load(state.run(variant.attention, 0) / MODEL)
-            variant.heads, variant.histograms, variant.mixture = pictures(model, batches[0])
+            variant.heads, variant.histograms, variant.mixture = pictures(
+                model, {name: value[:8] for name, value in batches[0].items()}
+            )
         except (ValueError, RuntimeError, OSError) as error:
             results.notes.append(f"{variant.attention} could not be measured: {' '.join(str(error).split())}")
     display.scored(len(trained), len(trained))
     display.close()
     results.notes.append(
-        "Speeds are medians of ratios to the baseline, measured step by step in turn with it, apart from training."
+        "Speeds are medians of ratios to the baseline, measured step by step in turn with it, apart from training, in "
+        f"fp32 on the {'accelerator' if torch.cuda.is_available() else 'CPU'}."
     )
+    several = "Student's t of seeds and of a bootstrap over examples" if state.comparison.seeds > 1 else "bootstrap"
     results.notes.append(
-        f"Intervals: bootstrap over examples and seeds, {statistics.SAMPLES} draws for the first metric, else 200. "
-        "P-values: paired bootstrap; those of the first metric are adjusted for the number of variants (Holm)."
+        f"Intervals and paired tests: {several}, {_draws(state)} draws for the first metric, else 200. P-values of the "
+        "first metric are adjusted for the number of variants (Holm)."
     )
 
 

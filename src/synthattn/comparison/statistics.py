@@ -1,5 +1,6 @@
 """Scores over seeds and examples: how certain they are, and whether they differ from the baseline's."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,14 +9,20 @@ from numpy.typing import NDArray
 from synthattn.metrics.base import Metric, Rows
 from synthattn.report.results import Difference, Score
 
+Numbers = NDArray[np.float64]
+
 SAMPLES = 1000
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(100)
+"""For integrals from -1 to 1."""
 
 
 def score(metric: Metric, rows: Sequence[Rows], baseline: Sequence[Rows] | None, samples: int = SAMPLES) -> Score:
     """The mean over seeds with its interval of 95 %, and the difference from a baseline with the same seeds.
 
-    A bootstrap in two stages: each sample draws seeds, and examples, the same ones for every seed and for the baseline.
-    With a single seed the interval knows nothing of other seeds.
+    With one seed a bootstrap: examples are drawn, the same ones for both systems; it knows nothing of other seeds. With
+    several, the variance of the mean over seeds is added to that of the bootstrap, and intervals and p-values are those
+    of Student's t, with the degrees of freedom of Welch and Satterthwaite: of few seeds a bootstrap cannot tell luck
+    from difference, since luck of one sign in all of them, half of the time with two, would never flip in a draw.
 
     Args:
         metric: what is computed from rows.
@@ -23,34 +30,68 @@ def score(metric: Metric, rows: Sequence[Rows], baseline: Sequence[Rows] | None,
         baseline: the same of the baseline, for the same seeds; None for the baseline itself.
         samples: how often is drawn.
     """
-    by_seed = [metric.value(one) for one in rows]
-    own = np.empty(samples)
-    other = np.empty(samples)
+    by_seed = _values(metric, rows)
+    drawn = np.empty(samples)
+    apart = np.empty(samples)
     generator = np.random.default_rng(0)
     for n in range(samples):
         examples = generator.integers(len(rows[0]), size=len(rows[0]))
-        seeds = generator.integers(len(rows), size=len(rows))
-        own[n] = _mean(metric, rows, seeds, examples)
+        drawn[n] = np.mean(_values(metric, [one[examples] for one in rows]))
         if baseline is not None:
-            other[n] = _mean(metric, baseline, seeds, examples)
-    value = float(np.mean(by_seed))
-    low, high = np.quantile(own, [0.025, 0.975])
+            apart[n] = drawn[n] - np.mean(_values(metric, [one[examples] for one in baseline]))
+    low, high, _ = _certainty(by_seed, drawn)
     difference = None
     if baseline is not None:
-        difference = _difference(value - float(np.mean([metric.value(one) for one in baseline])), own - other)
-    return Score(value, float(low), float(high), by_seed, difference)
+        differences = by_seed - _values(metric, baseline)
+        difference = Difference(float(differences.mean()), *_certainty(differences, apart))
+    return Score(float(by_seed.mean()), low, high, by_seed.tolist(), difference)
 
 
-def _mean(metric: Metric, rows: Sequence[Rows], seeds: NDArray[np.int64], examples: NDArray[np.int64]) -> float:
-    values = {int(seed): metric.value(rows[seed][examples]) for seed in set(seeds.tolist())}
-    return float(np.mean([values[int(seed)] for seed in seeds]))
+def _values(metric: Metric, rows: Sequence[Rows]) -> Numbers:
+    return np.array([metric.value(one) for one in rows])
 
 
-def _difference(value: float, drawn: NDArray[np.float64]) -> Difference:
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    # Not "of the other sign": no difference, or one that is not a number, is no evidence either.
-    flipped = int((~(drawn * value > 0)).sum())
-    return Difference(value, float(low), float(high), min(1.0, 2 * (flipped + 1) / (len(drawn) + 1)))
+def _certainty(by_seed: Numbers, drawn: Numbers) -> tuple[float, float, float]:
+    """The ends of the interval, and the p-value of being zero."""
+    value, seeds = float(by_seed.mean()), len(by_seed)
+    if seeds == 1:
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        # Not "of the other sign": no difference, or one that is not a number, is no evidence either.
+        flipped = int((~(drawn * value > 0)).sum())
+        return float(low), float(high), min(1.0, 2 * (flipped + 1) / (len(drawn) + 1))
+    of_seeds, of_examples = float(by_seed.var(ddof=1)) / seeds, float(drawn.var(ddof=1))
+    error = math.sqrt(of_seeds + of_examples)
+    if not error > 0:  # all alike, or no number
+        return value, value, 1.0 if not abs(value) > 0 else 0.0
+    freedom = (of_seeds + of_examples) ** 2 / (of_seeds**2 / (seeds - 1) + of_examples**2 / (len(drawn) - 1))
+    reach = student_quantile(0.05, freedom) * error
+    return value - reach, value + reach, student_tails(abs(value) / error, freedom)
+
+
+def student_tails(t: float, freedom: float) -> float:
+    """How likely a number of Student's distribution is farther from zero than ``t``."""
+    # With t = sqrt(freedom) tan(angle) the density is a power of the cosine, over angles of finite range.
+    limit = math.atan(t / math.sqrt(freedom))
+    inside, all_angles = (_power_of_cosine(end, freedom - 1) for end in (limit, math.pi / 2))
+    return min(1.0, max(0.0, 1.0 - inside / all_angles))
+
+
+def student_quantile(share: float, freedom: float) -> float:
+    """The number beyond which, on both sides together, that share lies."""
+    low, high = 0.0, 1.0
+    while student_tails(high, freedom) > share:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_tails(middle, freedom) > share else (low, middle)
+    return high
+
+
+def _power_of_cosine(end: float, power: float) -> float:
+    """The integral from 0; of a narrow peak, where the power is large, only where it is."""
+    end = min(end, 40 / math.sqrt(power + 1))
+    angles = end / 2 * (NODES + 1)
+    return float(end / 2 * (WEIGHTS * np.cos(angles) ** power).sum())
 
 
 def adjust(differences: Sequence[Difference]) -> None:

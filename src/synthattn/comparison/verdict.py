@@ -85,9 +85,7 @@ def _quality(
 def _cost(results: Results, baseline: Variant, cheapest: Variant) -> str:
     speed = cheapest.training_speed or 1.0
     if speed <= 1.02:
-        return (
-            f"None of those that do as well trains faster than {results.baseline}; stay with it, or choose by quality."
-        )
+        return f"None of those that are not worse trains faster than {results.baseline}; stay with it, or choose by quality."
     saved = [f"trains {speed:.2f} times as fast"]
     for name, value in (("scores", cheapest.inference_speed), ("writes", cheapest.generation_speed)):
         if value is not None:
@@ -101,7 +99,7 @@ def _cost(results: Results, baseline: Variant, cheapest: Variant) -> str:
         change = _change(cheapest.cache_bytes_per_token, baseline.cache_bytes_per_token)
         saved.append(f"keeps {change} bytes per decoded token")
     listed = f"{', '.join(saved[:-1])}, and {saved[-1]}" if len(saved) > 1 else saved[0]
-    return f"The cheapest of those that do as well is {cheapest.attention}: against {results.baseline} it {listed}."
+    return f"The cheapest of those that are not worse is {cheapest.attention}: against {results.baseline} it {listed}."
 
 
 def _thin(results: Results, baseline: Variant, alike: list[Variant]) -> str | None:

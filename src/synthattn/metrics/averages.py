@@ -92,12 +92,24 @@ class Mean(Metric):
         raise ValueError(f"{self.name} is made of the rows of its tasks, see joined()")
 
     def joined(self, rows: Sequence[Rows]) -> Rows:
-        """The rows of all metrics under each other: the number of the metric, how many columns it has, and these."""
-        width = max(one.shape[1] for one in rows)
+        """The rows of all tasks under each other: the number of the task, the columns of each metric, and these.
+
+        Metrics of a task stand side by side, since a bootstrap must draw the same examples for all of them.
+        """
+        found = dict(zip(self.keys, rows, strict=True))
+        groups = [[found[key] for key in keys] for keys in self._groups]
+        widths = [[one.shape[1] for one in group] for group in groups]
+        metrics, columns = max(map(len, widths)), max(map(sum, widths))
         return np.concatenate(
             [
-                np.hstack([np.full((len(one), 2), (n, one.shape[1])), one, np.zeros((len(one), width - one.shape[1]))])
-                for n, one in enumerate(rows)
+                np.hstack(
+                    [
+                        np.full((len(group[0]), 1 + metrics), [n, *width, *[0] * (metrics - len(width))]),
+                        *group,
+                        np.zeros((len(group[0]), columns - sum(width))),
+                    ]
+                )
+                for n, (group, width) in enumerate(zip(groups, widths, strict=True))
             ]
         )
 
@@ -110,13 +122,26 @@ class Mean(Metric):
     def parts(self, rows: Rows) -> dict[str, float]:
         return {" ".join(key): value for key, value in self._values(rows).items()}
 
+    @property
+    def _groups(self) -> list[list[tuple[str, str]]]:
+        """The keys of each task; MNLI, whose score is the mean of two, is two tasks here."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for key in self.keys:
+            groups.setdefault(key[0], []).append(key)
+        return list(groups.values())
+
     def _values(self, rows: Rows) -> dict[tuple[str, str], float]:
         """Of the metrics that have rows."""
+        metrics = max(map(len, self._groups))
         found = {}
-        for n, key in enumerate(self.keys):
-            own = rows[rows[:, 0] == n, 1:]
-            if len(own):
-                found[key] = self.metrics[key].value(own[:, 1 : 1 + int(own[0, 0])])
+        for n, keys in enumerate(self._groups):
+            own = rows[rows[:, 0] == n]
+            if not len(own):
+                continue
+            start = 1 + metrics
+            for key, width in zip(keys, own[0, 1:].astype(int), strict=False):
+                found[key] = self.metrics[key].value(own[:, start : start + width])
+                start += width
         return found
 
 

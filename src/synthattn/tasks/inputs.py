@@ -1,5 +1,6 @@
 """Encoded examples as models take them: one class for each kind of task, and the batches of a whole run."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -162,6 +163,7 @@ class RunBatches:
 
     def __init__(self, batches: TokenBatches, count: int, rank: int = 0, world: int = 1) -> None:
         self.batches, self.count, self.rank, self.world = batches, count, rank, world
+        self._whole: list[tuple[int, int]] = []  # batches and tokens of epochs that were counted
 
     def __len__(self) -> int:
         return self.count
@@ -193,13 +195,20 @@ class RunBatches:
 
     def seen(self, count: int) -> tuple[int, float]:
         """Tokens in the first batches, and epochs that these are."""
-        tokens = epoch = 0
-        left = count
+        tokens, left = 0, count
+        for length, inside in self._whole:
+            if left < length:
+                break
+            tokens, left = tokens + inside, left - length
+        epoch = sum(1 for _ in itertools.takewhile(lambda done: done <= count, self._ends()))
         while True:
             self.batches.set_epoch(epoch)
             batches = self.batches.batches()
-            tokens += sum(int(self.batches.lengths[batch].sum()) for batch in batches[:left])
-            if left <= len(batches):
-                return tokens, epoch + left / len(batches)
-            left -= len(batches)
-            epoch += 1
+            inside = sum(int(self.batches.lengths[batch].sum()) for batch in batches[:left])
+            if left < len(batches):
+                return tokens + inside, epoch + left / len(batches)
+            self._whole.append((len(batches), inside))
+            tokens, left, epoch = tokens + inside, left - len(batches), epoch + 1
+
+    def _ends(self) -> Iterator[int]:
+        return itertools.accumulate(length for length, _ in self._whole)

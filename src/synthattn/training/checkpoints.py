@@ -31,12 +31,18 @@ def checkpoints(run: Path) -> list[Path]:
 def seal(folder: Path) -> None:
     """Say that a checkpoint is whole. What it says is true after a power cut too: the files are on the disk first."""
     content = {}
+    sync(folder)
     for file in sorted(folder.iterdir()):
         if file.name != SEAL:
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())
             content[file.name] = [file.stat().st_size, _checksum(file)]
     write_text(folder / SEAL, json.dumps(content))
+
+
+def sync(folder: Path) -> None:
+    """Have the files of a folder on the disk before anything else happens."""
+    for file in folder.iterdir():
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
 
 
 def damage(folder: Path) -> str | None:

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,13 +90,20 @@ class Evaluation:
             lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in self.predictions)
             write_text(folder / "predictions.jsonl", lines)
         beside = folder / "rows.part.npz"
-        np.savez_compressed(beside, **{name: one.rows for name, one in self.scored.items()})  # pyright: ignore[reportArgumentType]
+        with beside.open("wb") as file:
+            np.savez_compressed(file, **{name: one.rows for name, one in self.scored.items()})  # pyright: ignore[reportArgumentType]
+            file.flush()
+            os.fsync(file.fileno())
         beside.replace(folder / "rows.npz")
 
 
-def load_rows(folder: Path) -> dict[str, Rows]:
-    with np.load(folder / "rows.npz", allow_pickle=False) as found:
-        return {name: found[name] for name in found.files}
+def load_rows(folder: Path) -> dict[str, Rows] | None:
+    """The rows that were saved; None where there are none, or none that can be read."""
+    try:
+        with np.load(folder / "rows.npz", allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile):
+        return None
 
 
 def main_metric(evaluation: Mapping[str, Any]) -> str:
@@ -309,7 +318,7 @@ def metrics_of(parts: Sequence[Part], settings: EvaluationSettings) -> dict[str,
     # Vectors of words are in the rows already.
     none = {"": np.zeros(1, np.float32)}
     groups = {
-        name: {metric.name: metric for metric in (*part.task.metrics(), *_similarities(part.task, none, ""))}
+        name: {metric.name: metric for metric in (*part.task.metrics(), *similarities(part.task, none, ""))}
         for part in parts
         for name in part.evaluation_splits(settings.split)
     }
@@ -327,10 +336,10 @@ def _metrics(task: Task, model: Any, tokenizer: Any, settings: EvaluationSetting
         vectors, origin = OwnVectors(model, tokenizer), "the model's own, of a word the mean of its tokens"
     else:
         vectors, origin = load_vectors(settings.vectors), Path(settings.vectors).name
-    return [*task.metrics(), *_similarities(task, vectors, origin)]
+    return [*task.metrics(), *similarities(task, vectors, origin)]
 
 
-def _similarities(task: Task, vectors: Mapping[str, Any], origin: str) -> list[Metric]:
+def similarities(task: Task, vectors: Mapping[str, Any], origin: str) -> list[Metric]:
     if not task.compares_vectors:
         return []
     return [EmbeddingSimilarity(kind, vectors, origin) for kind in ("average", "greedy", "extrema")]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers.utils import logging
 
 from synthattn.messages import suggestion
 from synthattn.models.compat import StrictDataclassError
@@ -62,6 +63,7 @@ def load(folder: Path) -> SynthesizerPreTrainedModel:
     from synthattn.models.describe import find
 
     _, kind = find(str(folder), None)
+    logging.disable_progress_bar()
     return MODELS[kind].from_pretrained(folder)
 
 
@@ -73,6 +75,12 @@ def load_for(folder: Path, kind: Kind, labels: Sequence[str]) -> SynthesizerPreT
     if labels and model.config.num_labels != len(labels):
         raise ValueError(f"{folder} knows {model.config.num_labels} classes, the data has {len(labels)}")
     return model
+
+
+def placed(model: SynthesizerPreTrainedModel) -> Any:
+    """On the accelerator, where there is one."""
+    moved: Any = model
+    return moved.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def initialise(model: SynthesizerPreTrainedModel, seed: int) -> None:

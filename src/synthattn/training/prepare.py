@@ -72,7 +72,13 @@ def open_parts(settings: DataSettings) -> list[Part]:
     return [_part(settings, find_task(settings.task), settings.source)]
 
 
-def prepare(settings: DataSettings, longest: int, evaluate_tokens: int, start: Path | None = None) -> Prepared:
+def prepare(
+    settings: DataSettings,
+    longest: int,
+    evaluate_tokens: int,
+    start: Path | None = None,
+    scored: str | None = None,
+) -> Prepared:
     """Read, tokenise and encode, or find it done.
 
     Args:
@@ -80,6 +86,8 @@ def prepare(settings: DataSettings, longest: int, evaluate_tokens: int, start: P
         longest: tokens of the longest input of the model.
         evaluate_tokens: how many of the validation split are for the validation loss.
         start: a saved model whose tokenizer is to be used.
+        scored: the split that will be scored, where it is not the usual one: what is wrong in it is said before
+            training, not after.
     """
     parts = open_parts(settings)
     tokenizer = load_tokenizer(start) if start is not None else _tokenizer(settings, parts)
@@ -88,6 +96,9 @@ def prepare(settings: DataSettings, longest: int, evaluate_tokens: int, start: P
     encoded = {split: [_encode(part, split, tokenizer, limits) for part in parts] for split in ("train", "validation")}
     train = _inputs(parts, encoded["train"], tokenizer, longest, settings.train_examples, settings.mix_limit, None)
     validation = _inputs(parts, encoded["validation"], tokenizer, longest, None, None, evaluate_tokens)
+    for part in parts:
+        for split in part.evaluation_splits(scored).values():
+            encode_for_evaluation(part, split, tokenizer, longest)
     facts = {
         "sources": {part.source.name: part.source.fingerprint() for part in parts},
         "tokenizer": key(tokenizer.backend_tokenizer.to_str()),

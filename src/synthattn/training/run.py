@@ -26,7 +26,7 @@ from synthattn.data.batching import TokenBatches
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
 from synthattn.training.evaluation import evaluate
-from synthattn.training.model import build, configuration, load, load_for, parameters
+from synthattn.training.model import build, configuration, load, load_for, parameters, placed
 from synthattn.training.prepare import Prepared, prepare
 from synthattn.training.progress import Display, Quiet, Reporter
 from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict
@@ -174,8 +174,8 @@ def _train(
     if not main:
         return found
     display.note("scoring")
-    scored: Any = load(run / MODEL)
-    result = evaluate(scored.to(model.device), prepared.tokenizer, prepared.parts, settings.evaluation, display.scored)
+    scored = placed(load(run / MODEL))
+    result = evaluate(scored, prepared.tokenizer, prepared.parts, settings.evaluation, display.scored)
     result.save(run)
     found.scores = {name: one.as_dict() for name, one in result.scored.items()}
     found.evaluation = result.facts()
@@ -197,7 +197,13 @@ def prepare_data(settings: Settings) -> Prepared:
     """The data of a run, as long as its model can read."""
     config = configuration(settings.model)
     start = None if settings.model.start is None else Path(settings.model.start)
-    return prepare(settings.data, config.max_position_embeddings, settings.training.evaluate_tokens, start)
+    return prepare(
+        settings.data,
+        config.max_position_embeddings,
+        settings.training.evaluate_tokens,
+        start,
+        settings.evaluation.split,
+    )
 
 
 def decided_fields(prepared: Prepared) -> dict[str, Any]:
@@ -303,7 +309,7 @@ def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: P
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     adam = training.optimizer == "adam"
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(run),
         report_to="none",
         max_steps=planned.steps,
@@ -343,6 +349,9 @@ def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: P
         fsdp_config={"transformer_layer_cls_to_wrap": ["Block"]} if training.shard else None,
         average_tokens_across_devices=True,
     )
+    if arguments.n_gpu > 1:
+        arguments._n_gpu = 1  # several are for torchrun: one process for all would be slow, and split batches again
+    return arguments
 
 
 def _finish(
@@ -373,6 +382,7 @@ def _finish(
         if keep == "average" and whole:
             count = checkpoints.average(whole, unfinished / checkpoints.WEIGHTS)
             found.weights = f"mean of {count} checkpoints up to step {checkpoints.step_of(whole[0])}"
+        checkpoints.sync(unfinished)  # the checkpoints that it came from are removed soon
     # Before the model is there: afterwards nobody would know which weights it has.
     found.save(run)
     unfinished.rename(run / MODEL)

@@ -327,6 +327,19 @@ def _check(settings: Settings) -> None:
             f"schedule={training.schedule} needs to know the last step, which minutes do not say; "
             "give steps, or use inverse_sqrt"
         )
+    if training.keep == "best" and training.save_every is not None:
+        raise ValueError("keep=best saves at every look at the validation loss; leave training.save_every out")
+    if settings.model.start is not None:
+        usual = Settings()
+        own = {name: getattr(settings.model, name) for name in ("preset", "attention", "fields")}
+        changed = [f"model.{name}" for name, value in own.items() if value != getattr(usual.model, name)]
+        changed += [
+            f"data.{name}" for name in ("tokenizer", "vocab_size") if getattr(data, name) != getattr(usual.data, name)
+        ]
+        if changed:
+            raise ValueError(
+                f"{settings.model.start} has its own sizes, attention and tokenizer; leave out {', '.join(changed)}"
+            )
     if training.save_every is not None and training.save_every % training.log_every:
         raise ValueError(
             f"training.save_every must be a multiple of training.log_every={training.log_every}, "
