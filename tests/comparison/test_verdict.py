@@ -120,7 +120,7 @@ def test_one_that_is_better_can_be_the_cheapest():
 
 def test_none_is_faster():
     assert answer(results(VANILLA, variant("dense", 40.1, 0.7, training_speed=1.02)))[-1] == (
-        "None of those that are not worse trains faster than vanilla; stay with it, or choose by quality."
+        "None of those that are not worse trains faster than vanilla: stay with it."
     )
 
 

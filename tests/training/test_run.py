@@ -25,7 +25,7 @@ from synthattn.training import record
 from synthattn.training.evaluation import load_rows
 from synthattn.training.progress import Quiet
 from synthattn.training.run import Stopped, final_model, saved_settings, train
-from synthattn.training.settings import Settings, as_dict
+from synthattn.training.settings import ModelSettings, Settings, as_dict
 
 AUTO: dict[str, Any] = {
     "language-modeling": AutoModelForCausalLM,
@@ -220,18 +220,29 @@ def test_a_run_ends_after_minutes(texts: Path, tmp_path: Path):
     assert 0.3 <= found.times["training_seconds"] < 30
 
 
+def started(chosen: Settings, start: Path) -> Settings:
+    """Without what the saved model decides."""
+    own = dataclasses.replace(chosen.data, tokenizer="unigram", vocab_size=8000)
+    return dataclasses.replace(chosen, data=own, model=ModelSettings(start=str(start)))
+
+
+def test_what_a_saved_model_decides_cannot_be_set(texts: Path):
+    with pytest.raises(ValueError, match="my-model has its own sizes, attention and tokenizer; leave out model.preset"):
+        settings(texts, "sentence-modeling", model__start="my-model")
+
+
 def test_a_run_starts_from_a_saved_model(texts: Path, tmp_path: Path):
     chosen = settings(texts, "sentence-modeling")
     train(chosen, tmp_path / "first")
     start = tmp_path / "first" / "model"
     still = {"training__steps": 1, "training__learning_rate": 1e-12, "training__warmup": 0}
-    train(chosen.changed(model__start=str(start), **still), tmp_path / "second")
+    train(started(chosen, start).changed(**still), tmp_path / "second")
     first, second = weights(tmp_path / "first"), weights(tmp_path / "second")
     for name, value in first.items():
         torch.testing.assert_close(second[name], value, rtol=0, atol=1e-9)
     files = [(folder / "tokenizer.json").read_text() for folder in (start, tmp_path / "second" / "model")]
     assert json.loads(files[0]) == json.loads(files[1])
-    other = settings(data(tmp_path / "data", "classification"), "classification", model__start=str(start))
+    other = started(settings(data(tmp_path / "data", "classification"), "classification"), start)
     message = "holds a SynthesizerForCausalLM, classification needs a SynthesizerForSequenceClassification"
     with pytest.raises(ValueError, match=message):
         train(other, tmp_path / "third")

@@ -80,7 +80,6 @@ def some(kind: Any) -> st.SearchStrategy[Settings]:
         training__compile=st.booleans(),
         data__source=kind,
         data__columns=kind,
-        model__start=st.none() | kind,
         model__fields=st.dictionaries(kind, st.integers() | numbers | kind, max_size=3),
         evaluation__length_penalty=numbers,
     )
