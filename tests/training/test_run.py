@@ -227,7 +227,9 @@ def started(chosen: Settings, start: Path) -> Settings:
 
 
 def test_what_a_saved_model_decides_cannot_be_set(texts: Path):
-    with pytest.raises(ValueError, match="my-model has its own sizes, attention and tokenizer; leave out model.preset"):
+    with pytest.raises(
+        ValueError, match=r"my-model has its own sizes, attention and tokenizer; leave out model\.preset"
+    ):
         settings(texts, "sentence-modeling", model__start="my-model")
 
 

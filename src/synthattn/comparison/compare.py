@@ -274,7 +274,7 @@ def _run(state: _State, variant: Variant, seed: int, display: Callable[[str], Di
     if variant.status == "failed" and seed:
         return  # its first seed did already
     if again and (found := record.load(run)).status == "done":
-        if load_rows(run) is not None:
+        if load_rows(run):
             return
         found.status = "running"  # what was scored is lost, so that it is scored again
         found.save(run)
@@ -326,7 +326,7 @@ def _records(state: _State, variant: Variant) -> list[record.Record]:
 def _rows(state: _State, variant: Variant) -> dict[int, dict[str, Any]]:
     """By seed, of the runs that have been scored."""
     found = {seed: load_rows(state.run(variant.attention, seed)) for seed in range(state.comparison.seeds)}
-    return {seed: rows for seed, rows in found.items() if rows is not None}
+    return {seed: rows for seed, rows in found.items() if rows}
 
 
 def _add_run(variant: Variant, found: record.Record) -> None:

@@ -85,7 +85,7 @@ def _quality(
 def _cost(results: Results, baseline: Variant, cheapest: Variant) -> str:
     speed = cheapest.training_speed or 1.0
     if speed <= 1.02:
-        return f"None of those that are not worse trains faster than {results.baseline}; stay with it, or choose by quality."
+        return f"None of those that are not worse trains faster than {results.baseline}: stay with it."
     saved = [f"trains {speed:.2f} times as fast"]
     for name, value in (("scores", cheapest.inference_speed), ("writes", cheapest.generation_speed)):
         if value is not None:

@@ -97,13 +97,13 @@ class Evaluation:
         beside.replace(folder / "rows.npz")
 
 
-def load_rows(folder: Path) -> dict[str, Rows] | None:
-    """The rows that were saved; None where there are none, or none that can be read."""
+def load_rows(folder: Path) -> dict[str, Rows]:
+    """The rows that were saved; nothing where there are none, or none that can be read."""
     try:
         with np.load(folder / "rows.npz", allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
     except (OSError, EOFError, ValueError, zipfile.BadZipFile):
-        return None
+        return {}
 
 
 def main_metric(evaluation: Mapping[str, Any]) -> str:
