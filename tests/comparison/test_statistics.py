@@ -59,8 +59,9 @@ def plain(metric: Metric, rows: list[Rows], baseline: list[Rows], samples: int) 
         of_seeds, of_examples = statistics.variance(by_seed) / seeds, statistics.variance(draws)
         error = (of_seeds + of_examples) ** 0.5
         freedom = error**4 / (of_seeds**2 / (seeds - 1) + of_examples**2 / (samples - 1))
-        found[name + "low"], found[name + "high"] = scipy.stats.t.interval(0.95, freedom, mean, error)
-        found[name + "p"] = 2 * scipy.stats.t.sf(abs(mean) / error, freedom)
+        low, high = scipy.stats.t.interval(0.95, freedom, mean, error)
+        found[name + "low"], found[name + "high"] = float(low), float(high)
+        found[name + "p"] = float(2 * scipy.stats.t.sf(abs(mean) / error, freedom))
     return found
 
 
