@@ -124,6 +124,15 @@ def test_none_is_faster():
     )
 
 
+def test_a_better_one_that_is_slower_is_said():
+    slower = variant("dense+vanilla", 43.0, 0.001, training_speed=0.8)
+    found = answer(results(VANILLA, slower, variant("dense", 40.1, 0.7, training_speed=0.9)))[-1]
+    assert found == (
+        "None of those that are not worse trains faster than vanilla; "
+        "the best, dense+vanilla, trains 0.80 times as fast."
+    )
+
+
 def test_the_control_is_never_chosen():
     control = variant("vanilla (control)", 40.2, 0.7, training_speed=3.0)
     found = answer(results(VANILLA, variant("random", 40.1, 0.7, training_speed=1.5), control))

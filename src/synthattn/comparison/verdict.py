@@ -82,10 +82,21 @@ def _quality(
     return [f"{results.baseline} reaches {metric} {_shown(baseline.scores[metric])}; {direction} is better.", *said]
 
 
+def _best(results: Results) -> Variant:
+    metric = results.main_metric
+    sign = 1 if results.metrics[metric].higher_is_better else -1
+    scored = [v for v in results.variants if metric in v.scores and v.training_speed is not None]
+    return max(scored, key=lambda variant: sign * variant.scores[metric].value)
+
+
 def _cost(results: Results, baseline: Variant, cheapest: Variant) -> str:
     speed = cheapest.training_speed or 1.0
     if speed <= 1.02:
-        return f"None of those that are not worse trains faster than {results.baseline}: stay with it."
+        text = f"None of those that are not worse trains faster than {results.baseline}"
+        best = _best(results)
+        if _side(results, best) != 1:
+            return f"{text}: stay with it."
+        return f"{text}; the best, {best.attention}, trains {best.training_speed:.2f} times as fast."
     saved = [f"trains {speed:.2f} times as fast"]
     for name, value in (("scores", cheapest.inference_speed), ("writes", cheapest.generation_speed)):
         if value is not None:
