@@ -28,7 +28,8 @@ def part(results: Results) -> str:
         for column in tables.columns(results)
         if not column.paper and column.head not in LEFT_OUT and (column.main or column.head not in results.metrics)
     ]
-    lines = ["| attention | " + " | ".join(column.head.lower() for column in shown) + " |"]
+    heads = [column.head.lower() + (f" ({column.unit})" if column.unit == "MB" else "") for column in shown]
+    lines = [f"| attention | {' | '.join(heads)} |"]
     lines.append("|---" + "|---:" * len(shown) + "|")
     for n, variant in enumerate(results.variants):
         cells = [column.cells[n] for column in shown]

@@ -39,7 +39,7 @@ def test_the_commands_in_the_pages_exist():
     for page in ("README.md", "docs/models.md", "docs/data.md"):
         for verb, name in re.findall(r"(?:^|`)synthattn (\w+) ([\w-]+)", (ROOT / page).read_text(), re.MULTILINE):
             assert verb in verbs
-            assert name in PRESETS or name in ("my-model", "my-data", "builtin")
+            assert name in PRESETS or name in ("my-model", "my-data", "builtin") or name.startswith("--")
     described = re.findall(r"^\| `(\w+)`(?:, `(\w+)`)? \|", (ROOT / "docs/models.md").read_text(), re.MULTILINE)
     assert {name for row in described for name in row} >= set(PRESETS)
 
