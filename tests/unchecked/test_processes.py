@@ -203,7 +203,7 @@ def test_the_command(both):
     assert (found.status, found.steps) == ("done", 3)
     assert (both / "command" / SETTINGS).is_file()
     assert json.loads((both / "command" / MODEL / "config.json").read_text())["model_type"] == "synthesizer"
-    assert (both / "stdout").read_text().count("The model is in") == 1, "the first process alone speaks"
+    assert (both / "stdout").read_text().count("The model, weights") == 1, "the first process alone speaks"
 
 
 if __name__ == "__main__":

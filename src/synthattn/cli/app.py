@@ -47,9 +47,31 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def _options(**given: object) -> dict[str, object]:
-    """Options by the path of their setting; two underscores stand for the dot."""
-    return {name.replace("__", "."): value for name, value in given.items()}
+SETTINGS = {
+    "task": "data.task",
+    "data": "data.source",
+    "columns": "data.columns",
+    "vocab_size": "data.vocab_size",
+    "preset": "model.preset",
+    "start": "model.start",
+    "max_length": "model.max_position_embeddings",
+    "steps": "training.steps",
+    "tokens": "training.tokens",
+    "minutes": "training.minutes",
+    "batch_tokens": "training.batch_tokens",
+    "learning_rate": "training.learning_rate",
+    "seed": "training.seed",
+    "beams": "evaluation.beams",
+    "split": "evaluation.split",
+    "limit": "evaluation.limit",
+    "vectors": "evaluation.vectors",
+}
+"""Which setting an option is for. What ``--attention`` means depends on the verb."""
+
+
+def _options(given: dict[str, object]) -> dict[str, object]:
+    """The arguments of a verb that are settings, by the name of the setting."""
+    return {SETTINGS[name]: value for name, value in given.items() if name in SETTINGS}
 
 
 def _print_version(wanted: bool) -> None:
@@ -104,25 +126,9 @@ def compare(
 
     Without options: built-in language modelling with all of the paper's variants, in minutes.
     """
+    options = _options(locals())
     from synthattn.cli import compare as verb
 
-    options = _options(
-        data__task=task,
-        data__source=data,
-        data__columns=columns,
-        data__vocab_size=vocab_size,
-        model__preset=preset,
-        model__max_position_embeddings=max_length,
-        training__steps=steps,
-        training__tokens=tokens,
-        training__minutes=minutes,
-        training__batch_tokens=batch_tokens,
-        training__learning_rate=learning_rate,
-        training__seed=seed,
-        evaluation__beams=beams,
-        evaluation__split=split,
-        evaluation__limit=limit,
-    )
     code = verb.run(config, options, overrides or [], attention, seeds, control, output, resume, quiet)
     raise typer.Exit(code)
 
@@ -153,27 +159,9 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train one model, score it, and keep it with the record of the run."""
+    options = _options(locals()) | {"model.attention": attention}
     from synthattn.cli import train as verb
 
-    options = _options(
-        data__task=task,
-        data__source=data,
-        data__columns=columns,
-        data__vocab_size=vocab_size,
-        model__preset=preset,
-        model__attention=attention,
-        model__start=start,
-        model__max_position_embeddings=max_length,
-        training__steps=steps,
-        training__tokens=tokens,
-        training__minutes=minutes,
-        training__batch_tokens=batch_tokens,
-        training__learning_rate=learning_rate,
-        training__seed=seed,
-        evaluation__beams=beams,
-        evaluation__split=split,
-        evaluation__limit=limit,
-    )
     raise typer.Exit(verb.run(config, options, overrides or [], output, resume, quiet))
 
 
@@ -201,17 +189,9 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a run, a saved model, or a file of predictions."""
+    options = _options(locals())
     from synthattn.cli import evaluate as verb
 
-    options = _options(
-        data__task=task,
-        data__source=data,
-        data__columns=columns,
-        evaluation__split=split,
-        evaluation__limit=limit,
-        evaluation__beams=beams,
-        evaluation__vectors=vectors,
-    )
     raise typer.Exit(verb.run(what, options, output, quiet, as_json))
 
 

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from transformers.utils import logging
 
+from synthattn.cli import scores
 from synthattn.cli.settings import gather
 from synthattn.data.tokenizers import load_tokenizer
 from synthattn.metrics.vectors import load_vectors
@@ -51,7 +50,7 @@ def run(
     if as_json:
         print(json.dumps({"scores": found, **facts}, indent=1, ensure_ascii=False))
     elif not quiet:
-        show(str(what), scored, facts)
+        scores.show(str(what), found, facts)
     return 0
 
 
@@ -121,21 +120,3 @@ def _lines(file: Path) -> list[str]:
         return [str(json.loads(line)["prediction"]) for line in lines]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file}: every line must be an object with a 'prediction': {error}") from error
-
-
-def show(name: str, scored: Mapping[str, Scored], facts: Mapping[str, Any]) -> None:
-    table = Table(title=name, title_justify="left")
-    table.add_column("metric")
-    table.add_column("value", justify="right")
-    table.add_column("95 %", justify="right")
-    table.add_column("definition", overflow="fold")
-    for metric, one in scored.items():
-        table.add_row(
-            metric, f"{one.score.value:,.3f}", f"{one.low:,.3f} to {one.high:,.3f}", one.score.definition
-        )  # fmt: skip
-    console = Console(markup=False)  # definitions have brackets
-    console.print(table)
-    where = ", ".join(facts["splits"].values())
-    console.print(f"{facts['examples']:,} examples of {where}.", highlight=False)
-    if facts["unparsable"]:
-        console.print(f"{facts['unparsable']:,} answers could not be understood, and count as wrong.", highlight=False)

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
+from synthattn.cli import scores
 from synthattn.cli.settings import command, gather, new_folder
 from synthattn.training.progress import Quiet, display
-from synthattn.training.record import Record
 from synthattn.training.run import MODEL, SETTINGS, Stopped, saved_settings, train
 
 
@@ -47,7 +46,8 @@ def run(
     finally:
         signal.signal(signal.SIGTERM, before)
     if main and not quiet:
-        show(found, folder)
+        kept = f"The model, weights {found.weights}, is in {folder / MODEL}."
+        scores.show(str(folder), found.scores, found.evaluation, kept)
     return 0
 
 
@@ -56,20 +56,3 @@ def _agreed(task: str) -> Path:
     if "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("with several processes, say where the run goes: --output FOLDER")
     return new_folder("train", task)
-
-
-def show(found: Record, folder: Path) -> None:
-    table = Table(title=f"{folder}", title_justify="left")
-    table.add_column("metric")
-    table.add_column("value", justify="right")
-    table.add_column("95 %", justify="right")
-    for name, one in found.scores.items():
-        table.add_row(name, f"{one['value']:,.3f}", f"{one['low']:,.3f} to {one['high']:,.3f}")
-    console = Console()
-    console.print(table)
-    facts = found.evaluation
-    where = ", ".join(facts["splits"].values())
-    console.print(f"{facts['examples']:,} examples of {where}, weights {found.weights}.", highlight=False)
-    if facts["unparsable"]:
-        console.print(f"{facts['unparsable']:,} answers could not be understood, and count as wrong.", highlight=False)
-    console.print(f"The model is in {folder / MODEL}.", highlight=False)

@@ -106,10 +106,6 @@ def load_rows(folder: Path) -> dict[str, Rows]:
         return {}
 
 
-def main_metric(evaluation: Mapping[str, Any]) -> str:
-    return next(iter(evaluation))
-
-
 def evaluate(
     model: nn.Module,
     tokenizer: Any,

@@ -1,0 +1,32 @@
+"""Scores in the terminal, for the verbs that end with some."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def show(title: str, scores: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any], *remarks: str) -> None:
+    """A table of scores with what they are, what was scored, and remarks below.
+
+    Args:
+        title: of the table.
+        scores: by metric, as a record has them.
+        facts: what was scored, as a record has it.
+        remarks: a line each.
+    """
+    table = Table(title=title, title_justify="left")
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column("95 %", justify="right")
+    table.add_column("definition", overflow="fold")
+    for name, one in scores.items():
+        table.add_row(name, f"{one['value']:,.3f}", f"{one['low']:,.3f} to {one['high']:,.3f}", one["definition"])
+    console = Console(markup=False, highlight=False)  # definitions have brackets
+    console.print(table)
+    console.print(f"{facts['examples']:,} examples of {', '.join(facts['splits'].values())}.")
+    if facts["unparsable"]:
+        console.print(f"{facts['unparsable']:,} answers could not be understood, and count as wrong.")
+    for remark in remarks:
+        console.print(remark, soft_wrap=True)
