@@ -76,6 +76,7 @@ def _attend_live(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> T
     logits = logits.with_shared_features_as_bias()
     if _fused_applies(logits, value):
         return _fused(logits, value, mask, dropout)
+    logits = logits.weighed()
     if dropout == 0.0 and blockwise.applies(logits, value):
         return blockwise.attend(logits, value, mask)
     return _apply(_softmax(logits, mask), value, dropout)
@@ -104,8 +105,7 @@ def _fused_applies(logits: Logits, value: Tensor) -> bool:
         return True
     if traced(value):
         return False
-    needs_gradient = torch.is_grad_enabled() and logits.bias.requires_grad
-    return not needs_gradient or value.device.type != "cpu"
+    return not logits.bias_wants_gradient or value.device.type != "cpu"
 
 
 def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
@@ -118,11 +118,16 @@ def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=allowed, dropout_p=dropout, is_causal=causal, scale=features.scale
         )
-    bias = logits.bias.to(query.dtype)
+    # A bias for the whole batch goes to the kernel in blocks, multiplied and masked while they are in the cache.
+    if logits.bias.dim() == 3 and not mask.per_example and dropout == 0.0 and value.device.type == "cpu":
+        weight = logits.weight
+        weight = weight.to(query.dtype) if isinstance(weight, Tensor) else weight
+        return blockwise.attend_fused(query, key, value, logits.bias.to(query.dtype), weight, mask, features.scale)
+    bias = logits.weighed().bias
+    assert bias is not None
+    bias = bias.to(query.dtype)
     # Even where no gradient is asked for, a bias that could have one would keep torch from its fused kernel.
     bias = bias if torch.is_grad_enabled() and bias.requires_grad else bias.detach()
-    if bias.dim() == 3 and not mask.per_example and dropout == 0.0 and value.device.type == "cpu":
-        return blockwise.attend_fused(query, key, value, bias, mask, features.scale)
     allowed = mask.full(query.shape[-2], key.shape[-2], query.device)
     if allowed is not None:
         bias = bias.masked_fill(~allowed, float("-inf"))

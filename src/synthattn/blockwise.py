@@ -1,8 +1,9 @@
-"""Attention in blocks of rows, example by example: nothing of size batch x heads x q x k is ever held.
+"""Attention in blocks of rows, example by example: logits of size batch x heads x q x k are never held at once.
 
 This serves what torch's fused kernel cannot: a bias that wants a gradient (``random+vanilla`` in training), a sum of
 two products (``dense+vanilla``), biases in compact form (``factorized_dense``). The backward pass recomputes the
-weights of a block, which fits the cache, and padded keys are left out of the products instead of being masked.
+weights of a block, which fits the cache, or finds them where they were kept because that is cheaper; padded keys are
+left out of the products instead of being masked.
 """
 
 from collections.abc import Iterator
@@ -19,11 +20,18 @@ from synthattn.masks import Mask
 from synthattn.shapes import Float
 from synthattn.tracing import traced
 
-# Logits held at a time: few enough for the cache, enough rows for efficient products.
+# Logits of one head at a time: few enough for the cache of a core, enough rows for efficient products. Threads work on
+# heads side by side.
+HEAD_ELEMENTS = 2**19
+LEAST_ROWS = 128
+# Entries of a bias that are multiplied at a time.
 BLOCK_ELEMENTS = 2**22
 # Rows at a time under a causal mask: fewer rows skip more of the keys that none of them may see. Torch's kernel has
-# blocks of its own and wants more rows.
-CAUSAL_ROWS, FUSED_CAUSAL_ROWS = 128, 256
+# blocks of its own and wants more rows; as many of a large bias are multiplied at a time.
+CAUSAL_ROWS, FUSED_ROWS = 128, 256
+# Where torch's kernel cannot do the forward pass, its weights are kept for the backward pass if they are not more than
+# this: they cost two products and an exponential to compute again.
+KEPT_BYTES = 2**29
 # Below this many logits per example, the loop over examples costs more than it saves.
 SMALL_EXAMPLE = 2**16
 
@@ -62,37 +70,57 @@ def attend_fused(
     key: Float[Tensor, "batch heads k width"],
     value: Float[Tensor, "batch heads k width"],
     bias: Float[Tensor, "#heads #q k"],
+    weight: Tensor | float | None,
     mask: Mask,
     scale: float,
 ) -> Float[Tensor, "batch heads q width"]:
-    """Torch's fused kernel with a bias that all examples share and that needs no gradient."""
+    """Torch's fused kernel with a bias that all examples share and that needs no gradient, times a weight."""
     batch, heads, q, _ = query.shape
     k = key.shape[-2]
-    shared = _with_mask(bias, mask, value, q)
-    assert shared is not None
+    if mask.allowed is not None and weight is not None:  # minus infinity times a weight of zero would not be masked
+        bias, weight = bias * weight, None
+    masked = _with_mask(bias, mask, value, q)
+    assert masked is not None
     plan = _Plan.make(Logits((Features(query, key, scale),)), mask, batch, heads, q, k)
-    return _fused(query, key, value, shared.expand(heads, q, k), plan)
+    return _fused(query, key, value, masked, weight, plan)
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, plan: "_Plan") -> Tensor:
+def _fused(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, weight: Tensor | float | None, plan: "_Plan"
+) -> Tensor:
     """The kernel on what each example and each block of rows needs: not on padding, not above the diagonal."""
-    batch, q = query.shape[0], query.shape[-2]
+    batch, heads, q, _ = query.shape
     examples = [slice(0, batch)] if plan.kept is None else [slice(b, b + 1) for b in range(batch)]
-    height = FUSED_CAUSAL_ROWS if plan.causal else q
-    blocks = [slice(start, min(start + height, q)) for start in range(0, q, height)]
+    large = weight is not None and heads * q * plan.k > BLOCK_ELEMENTS
+    height = FUSED_ROWS if plan.causal or large else q
     results = []
     for some in examples:
         parts = []
-        for rows in blocks:
+        for rows in _slices(q, height):
             keys = plan.keys(some.start, rows.stop)
-            part = _take((bias if bias.dim() == 3 else bias[some])[..., rows, :], keys, -1)
+            part = bias if bias.dim() == 3 else bias[some]
+            part = _take(part if part.shape[-2] == 1 else part[..., rows, :], keys, -1)
             # Detached: a mask that requires a gradient, even where none is recorded, keeps torch from its fused kernel.
-            part = part.detach().expand(some.stop - some.start, *part.shape[-3:])
+            part = (part if weight is None else part * weight).detach()
+            part = part.expand(*part.shape[:-3], heads, rows.stop - rows.start, -1)
+            if plan.causal:
+                part = part.clone(memory_format=torch.contiguous_format) if weight is None else part.contiguous()
+                _forbid_future(part, rows, keys)
+            part = part.expand(some.stop - some.start, *part.shape[-3:])
             chosen = (_take(t[some], keys, -2) for t in (key, value))
             part = F.scaled_dot_product_attention(query[some, :, rows], *chosen, attn_mask=part, scale=plan.scale)
             parts.append(part.transpose(1, 2))
         results.append(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
     return (results[0] if len(results) == 1 else torch.cat(results)).transpose(1, 2)
+
+
+def _forbid_future(block: Float[Tensor, "*batch heads rows keys"], rows: slice, keys: "Keys") -> None:
+    """Minus infinity for the keys after each query of a block of rows, in place."""
+    index = torch.arange(rows.start, rows.stop, device=block.device)
+    if isinstance(keys, slice):  # only those in the last columns can come after one of these queries
+        first = min(rows.start, keys.stop)
+        block, keys = block[..., first:], torch.arange(first, keys.stop, device=block.device)
+    block.masked_fill_(keys > index[:, None], float("-inf"))
 
 
 def _inputs(logits: Logits) -> list[Tensor]:
@@ -101,9 +129,10 @@ def _inputs(logits: Logits) -> list[Tensor]:
 
 
 def _with_mask(bias: Tensor | None, mask: Mask, value: Tensor, q: int) -> Tensor | None:
-    """The bias with minus infinity where the mask forbids; padding has its own way unless it is per example anyway."""
+    """The bias with minus infinity where the mask forbids. Causal masks and padding have ways of their own, unless all
+    is per example anyway."""
     k = value.shape[-2]
-    allowed = mask.full(q, k, value.device) if mask.per_example else mask.shared(q, k, value.device)
+    allowed = mask.full(q, k, value.device) if mask.per_example else mask.allowed
     if allowed is None:
         return bias
     bias = value.new_zeros(1, 1, k) if bias is None else bias
@@ -121,19 +150,31 @@ class _Plan:
     scale: float
     compact: tuple[Compact, ...]
     rows: list[slice]
+    heads: list[slice]
     kept: list[Keys] | None
     causal: bool
     k: int
+    trains: bool
+    """Whether a backward pass may follow; inside an autograd function that can no longer be told."""
 
     @classmethod
     def make(cls, logits: Logits, mask: Mask, batch: int, heads: int, q: int, k: int) -> "_Plan":
-        height = max(1, min(CAUSAL_ROWS if mask.causal else q, BLOCK_ELEMENTS // (heads * k)))
-        rows = [slice(start, min(start + height, q)) for start in range(0, q, height)]
+        height = min(q, CAUSAL_ROWS if mask.causal else max(LEAST_ROWS, HEAD_ELEMENTS // k))
         kept = None
         if mask.keep is not None and not mask.per_example:
             kept = [_kept_keys(mask.keep[b]) for b in range(batch)]
         scale = logits.features[0].scale if logits.features else 1.0
-        return cls(len(logits.features), scale, logits.compact, rows, kept, mask.causal, k)
+        return cls(
+            len(logits.features),
+            scale,
+            logits.compact,
+            _slices(q, height),
+            _slices(heads, min(heads, torch.get_num_threads())),
+            kept,
+            mask.causal,
+            k,
+            torch.is_grad_enabled(),
+        )
 
     def keys(self, example: int, end: int) -> Keys:
         """The keys that queries before ``end`` can see."""
@@ -142,11 +183,40 @@ class _Plan:
             return kept
         return slice(0, min(end, kept.stop)) if isinstance(kept, slice) else kept[kept < end]
 
-    def blocks(self, batch: int) -> Iterator[tuple[int, slice, Keys]]:
-        # Rows outside, examples inside: a block of a shared bias is used for all examples while it is in the cache.
+    def blocks(self, batch: int) -> "Iterator[_Block]":
+        # Examples inside: a block of a shared bias is used for all of them while it is in the cache.
         for rows in self.rows:
-            for b in range(batch):
-                yield b, rows, self.keys(b, rows.stop)
+            for heads in self.heads:
+                for b in range(batch):
+                    yield _Block(b, heads, rows, self.keys(b, rows.stop))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What is computed at a time: some rows of some heads of one example."""
+
+    b: int
+    heads: slice
+    rows: slice
+    keys: Keys
+
+    def queries(self, tensor: Tensor) -> Float[Tensor, "heads rows width"]:
+        """What belongs to these rows, of a tensor with a row for every query."""
+        return tensor[self.b, self.heads, self.rows]
+
+    def across(self, tensor: Tensor) -> Float[Tensor, "heads k width"]:
+        """All that belongs to these heads, of a tensor with a row for every key; one that all examples share has no
+        axis for them, and one that all heads share has 1."""
+        tensor = tensor if tensor.dim() == 3 else tensor[self.b]
+        return tensor if tensor.shape[0] == 1 else tensor[self.heads]
+
+    def of_bias(self, bias: Tensor) -> Float[Tensor, "#heads #rows k"]:
+        bias = self.across(bias)
+        return bias if bias.shape[-2] == 1 else bias[:, self.rows]
+
+
+def _slices(total: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
 
 def _kept_keys(keep: Tensor) -> Keys:
@@ -158,11 +228,6 @@ def _take(tensor: Tensor, keys: Keys, dim: int) -> Tensor:
     if isinstance(keys, slice):
         return tensor.narrow(dim, 0, keys.stop)
     return tensor.index_select(dim, keys)
-
-
-def _example(tensor: Tensor, b: int) -> Tensor:
-    """One example of a tensor that may be the same for all."""
-    return tensor if tensor.dim() == 3 else tensor[b]
 
 
 def _side_by_side(tensors: list[Tensor]) -> Tensor:
@@ -189,11 +254,6 @@ def _add_bias(total: Tensor, keys: Keys, part: Tensor) -> None:
         total.index_add_(-1, keys, part)
 
 
-def _rows_of(bias: Tensor, rows: slice) -> Tensor:
-    """Rows of a bias, which may be one for all."""
-    return bias if bias.shape[-2] == 1 else bias[:, rows]
-
-
 class _Blockwise(torch.autograd.Function):
     """Inputs: the plan, value, bias or None, query and key of each product, the parts of each compact bias."""
 
@@ -201,25 +261,29 @@ class _Blockwise(torch.autograd.Function):
     def forward(ctx: Any, plan: _Plan, value: Tensor, bias: Tensor | None, *inputs: Tensor) -> Tensor:
         batch, heads, _, width = value.shape
         terms = _Terms(plan, bias, inputs)
+        kept: list[Tensor] = []
         if terms.fused(width):
             assert bias is not None
             query, key = inputs
-            full = bias.expand(*bias.shape[:-3], heads, query.shape[-2], plan.k)
-            result = _fused(query, key.expand(batch, -1, -1, -1), value, full, plan)
+            result = _fused(query, key.expand(batch, -1, -1, -1), value, bias, None, plan)
         else:
             result = value.new_empty(batch, heads, plan.rows[-1].stop, width)
+            keep = plan.trains and result[..., 0].numel() * plan.k * value.itemsize <= KEPT_BYTES
             workspace = _Workspace(value)
-            for b, rows, keys in plan.blocks(batch):
-                weights = terms.weights(b, rows, keys, workspace)
-                torch.bmm(weights, _take(value[b], keys, -2), out=result[b, :, rows])
-        ctx.save_for_backward(value, bias, result, *inputs)
-        ctx.plan = plan
+            for block in plan.blocks(batch):
+                weights = terms.weights(block, workspace, keep)
+                torch.bmm(weights, _take(block.across(value), block.keys, -2), out=block.queries(result))
+                if keep:
+                    kept.append(weights)
+        ctx.save_for_backward(value, bias, result, *inputs, *kept)
+        ctx.plan, ctx.inputs = plan, len(inputs)
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        value, bias, result, *inputs = ctx.saved_tensors
+        value, bias, result, *rest = ctx.saved_tensors
+        inputs, kept = rest[: ctx.inputs], iter(rest[ctx.inputs :])
         (grad,) = grads
         terms = _Terms(ctx.plan, bias, inputs)
         # Contiguous whatever the inputs are: products into strided memory are slower than one copy at the end.
@@ -231,21 +295,23 @@ class _Blockwise(torch.autograd.Function):
             to_bias.zero_()
         logits_matter = to_bias is not None or any(t is not None for t in to_inputs)
         workspace, second = _Workspace(value), _Workspace(value)
-        for b, rows, keys in ctx.plan.blocks(len(value)):
-            weights = terms.weights(b, rows, keys, workspace)
-            above = grad[b, :, rows]
+        for block in ctx.plan.blocks(len(value)):
+            weights = next(kept, None)
+            weights = terms.weights(block, workspace) if weights is None else weights
+            above = block.queries(grad)
+            first = block.rows.start == 0
             if to_value is not None:
-                _add_rows(to_value[b], keys, torch.bmm(weights.transpose(1, 2), above), rows.start == 0)
+                _add_rows(block.across(to_value), block.keys, torch.bmm(weights.transpose(1, 2), above), first)
             if not logits_matter:
                 continue
             # d softmax: dS = P * (dP - sum_j P_j dP_j), and the sum equals grad . result.
-            centre = (above * result[b, :, rows]).sum(-1, keepdim=True).neg_()
+            centre = (above * block.queries(result)).sum(-1, keepdim=True).neg_()
             slope = second.get(*weights.shape)
-            torch.baddbmm(centre, above, _take(value[b], keys, -2).transpose(1, 2), out=slope)
+            torch.baddbmm(centre, above, _take(block.across(value), block.keys, -2).transpose(1, 2), out=slope)
             slope.mul_(weights)
             if to_bias is not None:
-                _add_bias(_rows_of(_example(to_bias, b), rows), keys, slope)
-            terms.backward(b, rows, keys, slope, to_inputs)
+                _add_bias(block.of_bias(to_bias), block.keys, slope)
+            terms.backward(block, slope, to_inputs)
         for gradient in to_inputs[: 2 * ctx.plan.products]:
             if gradient is not None and ctx.plan.scale != 1.0:
                 gradient.mul_(ctx.plan.scale)
@@ -270,60 +336,62 @@ class _Terms:
         """Whether torch's kernel can do the forward pass."""
         return self.widths == [width] and not self.parts and self.bias is not None
 
-    def weights(self, b: int, rows: slice, keys: Keys, workspace: "_Workspace") -> Float[Tensor, "heads rows keys"]:
+    def weights(self, block: _Block, workspace: "_Workspace", keep: bool = False) -> Float[Tensor, "heads rows keys"]:
+        """The weights of one block, in the workspace unless they are to be kept."""
         total = None
         if self.bias is not None:
-            total = _take(_rows_of(_example(self.bias, b), rows), keys, -1)
+            total = _take(block.of_bias(self.bias), block.keys, -1)
         for n, compact in enumerate(self.plan.compact):
-            parts = tuple(part[b : b + 1, :, rows] for part in self.parts[n])
-            written = _take(compact.with_parts(parts, rows, b).to_bias()[0], keys, -1)
+            written = self._written(compact, self._parts(n, block), block)
             total = written if total is None else total + written
         if self.widths:
-            queries, across = self._queries(b, rows), self._keys(b, keys).transpose(1, 2)
+            queries, across = self._queries(block), self._keys(block).transpose(1, 2)
             out = workspace.get(*queries.shape[:2], across.shape[-1])
             start, beta = (out, 0.0) if total is None else (total, 1.0)
             total = torch.baddbmm(start, queries, across, beta=beta, alpha=self.plan.scale, out=out)
         assert total is not None, "logits without any term"
-        return torch.softmax(total, -1, out=workspace.get(*total.shape))
+        if self.plan.causal:
+            total = total if self.widths else total.expand(-1, block.rows.stop - block.rows.start, -1).clone()
+            _forbid_future(total, block.rows, block.keys)
+        return torch.softmax(total, -1) if keep else torch.softmax(total, -1, out=workspace.get(*total.shape))
 
-    def _queries(self, b: int, rows: slice) -> Float[Tensor, "heads rows features"]:
-        return _side_by_side([query[b, :, rows] for query in self.queries])
+    def _queries(self, block: _Block) -> Float[Tensor, "heads rows features"]:
+        return _side_by_side([block.queries(query) for query in self.queries])
 
-    def _keys(self, b: int, keys: Keys) -> Float[Tensor, "heads keys features"]:
-        return _side_by_side([_take(_example(key, b), keys, -2) for key in self.keys])
+    def _keys(self, block: _Block) -> Float[Tensor, "heads keys features"]:
+        return _side_by_side([_take(block.across(key), block.keys, -2) for key in self.keys])
 
-    def backward(
-        self,
-        b: int,
-        rows: slice,
-        keys: Keys,
-        slope: Float[Tensor, "heads rows keys"],
-        to: list[Tensor | None],
-    ) -> None:
+    def _parts(self, n: int, block: _Block) -> tuple[Tensor, ...]:
+        return tuple(block.queries(part).unsqueeze(0) for part in self.parts[n])
+
+    def _written(self, compact: Compact, parts: tuple[Tensor, ...], block: _Block) -> Float[Tensor, "heads rows keys"]:
+        return _take(compact.with_parts(parts, block.rows, block.b).to_bias()[0], block.keys, -1)
+
+    def backward(self, block: _Block, slope: Float[Tensor, "heads rows keys"], to: list[Tensor | None]) -> None:
         """Add the gradients of one block; the scale of the product is left to the end."""
         to_queries, to_keys = to[: 2 * self.plan.products : 2], to[1 : 2 * self.plan.products : 2]
         if any(t is not None for t in to_queries):
-            parts = torch.bmm(slope, self._keys(b, keys)).split(self.widths, -1)
+            parts = torch.bmm(slope, self._keys(block)).split(self.widths, -1)
             for target, part in zip(to_queries, parts, strict=True):
                 if target is not None:
-                    target[b, :, rows] = part
+                    block.queries(target).copy_(part)
         if any(t is not None for t in to_keys):
-            parts = torch.bmm(slope.transpose(1, 2), self._queries(b, rows)).split(self.widths, -1)
+            parts = torch.bmm(slope.transpose(1, 2), self._queries(block)).split(self.widths, -1)
             for target, part in zip(to_keys, parts, strict=True):
                 if target is not None:
-                    _add_rows(_example(target, b), keys, part, rows.start == 0 and (b == 0 or target.dim() == 4))
+                    first = block.rows.start == 0 and (block.b == 0 or target.dim() == 4)
+                    _add_rows(block.across(target), block.keys, part, first)
         rest = iter(to[2 * self.plan.products :])
         for n, compact in enumerate(self.plan.compact):
             targets = [next(rest) for _ in self.parts[n]]
             if all(t is None for t in targets):
                 continue
             with torch.enable_grad():
-                parts = tuple(part[b : b + 1, :, rows].detach().requires_grad_() for part in self.parts[n])
-                written = _take(compact.with_parts(parts, rows, b).to_bias()[0], keys, -1)
-                gradients = torch.autograd.grad(written, parts, slope)
+                parts = tuple(part.detach().requires_grad_() for part in self._parts(n, block))
+                gradients = torch.autograd.grad(self._written(compact, parts, block), parts, slope)
             for target, gradient in zip(targets, gradients, strict=True):
                 if target is not None:
-                    target[b, :, rows] = gradient[0]
+                    block.queries(target).copy_(gradient[0])
 
 
 class _Workspace:

@@ -126,11 +126,14 @@ class Logits:
         features: the products.
         bias: ``(heads, q, k)`` or ``(batch, heads, q, k)``; the axes for heads and q may be 1.
         compact: biases that are kept in a smaller form.
+        weight: what the bias has still to be multiplied with, None for 1. A large table is multiplied block by block,
+            while it is in the cache, where an execution path can.
     """
 
     features: tuple[Features, ...] = ()
     bias: Float[Tensor, "*batch heads q k"] | None = None
     compact: tuple[Compact, ...] = ()
+    weight: Tensor | float | None = None
 
     @property
     def batch_free(self) -> bool:
@@ -160,16 +163,31 @@ class Logits:
         """
         return Logits(
             tuple(f.times(weight) for f in self.features),
-            None if self.bias is None else self.bias * weight,
+            self.bias,
             tuple(c.times(weight) for c in self.compact),
+            None if self.bias is None else weight if self.weight is None else self.weight * weight,
         )
 
+    def weighed(self) -> "Logits":
+        """The same with the weight of the bias multiplied out."""
+        if self.bias is None or self.weight is None:
+            return self
+        return Logits(self.features, self.bias * self.weight, self.compact)
+
+    @property
+    def bias_wants_gradient(self) -> bool:
+        parts = (self.bias, self.weight)
+        return torch.is_grad_enabled() and any(isinstance(part, Tensor) and part.requires_grad for part in parts)
+
     def __add__(self, other: "Logits") -> "Logits":
+        features, compact = self.features + other.features, self.compact + other.compact
         if self.bias is None or other.bias is None:
-            bias = other.bias if self.bias is None else self.bias
-        else:
-            bias = self.bias + other.bias
-        return Logits(self.features + other.features, bias, self.compact + other.compact)
+            biased = other if self.bias is None else self
+            return Logits(features, biased.bias, compact, biased.weight)
+        one, two = self.weighed().bias, other.weighed().bias
+        assert one is not None
+        assert two is not None
+        return Logits(features, one + two, compact)
 
     def windows(self) -> list[Bool[Tensor, "*batch q k"]]:
         """Where keys must lie to be attended to at all, for each local window."""
@@ -178,7 +196,8 @@ class Logits:
     def total(self) -> Float[Tensor, "#batch heads q k"]:
         """The sum as one tensor, windows not yet applied; the batch axis is 1 where it is batch-free."""
         parts = [f.product() for f in self.features] + [c.to_bias() for c in self.compact]
-        parts += [] if self.bias is None else [self.bias]
+        bias = self.weighed().bias
+        parts += [] if bias is None else [bias]
         total = sum(parts[1:], start=parts[0])
         return total if total.dim() == 4 else total.unsqueeze(0)
 
@@ -188,5 +207,6 @@ class Logits:
         if not shared:
             return self
         rest = tuple(f for f in self.features if not f.batch_free)
-        shared += [] if self.bias is None else [self.bias]
+        bias = self.weighed().bias
+        shared += [] if bias is None else [bias]
         return Logits(rest, sum(shared[1:], start=shared[0]), self.compact)
