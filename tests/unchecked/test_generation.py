@@ -9,7 +9,7 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 from model_helpers import DECODING, ids, make
 from synthattn.models import SynthesizerForCausalLM, SynthesizerForConditionalGeneration
-from synthattn.models.cache import ValuesOnlyLayer
+from synthattn.models.cache import Room, ValuesOnlyLayer
 from synthattn.models.generation import GnmtPenalty
 
 every_spec = pytest.mark.parametrize("spec", DECODING, ids=str)
@@ -74,7 +74,7 @@ def test_only_dot_products_keep_keys(spec, kind):
 def test_one_model_may_have_layers_with_and_without_keys():
     model = make(SynthesizerForCausalLM, ["random", "vanilla"])
     kinds = [type(layer).__name__ for layer in model(ids(2, 5), use_cache=True).past_key_values.layers]
-    assert kinds == ["ValuesOnlyLayer", "DynamicLayer"]
+    assert kinds == ["ValuesOnlyLayer", "KeysAndValuesLayer"]
 
 
 @both_decoders
@@ -240,3 +240,61 @@ def test_what_an_encoder_returned_in_any_form():
         for ours, theirs in zip(found.encoder_hidden_states, expected.encoder_hidden_states, strict=True):
             assert torch.equal(ours, theirs)
         assert found.encoder_attentions[0].shape == (2, 3, 7, 7)
+
+
+def test_room_is_concatenation_without_copies():
+    room, expected = Room(), torch.randn(2, 3, 1, 4)
+    found, moves, place = room.append(None, expected), 0, None
+    with torch.no_grad():
+        for _ in range(200):
+            new = torch.randn(2, 3, 1, 4)
+            expected, found = torch.cat([expected, new], -2), room.append(found, new)
+            moves, place = moves + (found.data_ptr() != place), found.data_ptr()
+            assert torch.equal(found, expected)
+    assert moves <= 4, "everything is copied only when the room is full"
+
+
+def test_what_others_hold_is_never_overwritten():
+    """Assisted generation cuts a cache back and goes on differently; somebody may still hold what was cut off."""
+    room = Room()
+    with torch.no_grad():
+        long = room.append(room.append(torch.randn(1, 1, 5, 2), torch.randn(1, 1, 1, 2)), torch.randn(1, 1, 1, 2))
+        before = long.clone()
+        other = room.append(long[..., :-1, :], torch.randn(1, 1, 1, 2))
+    assert torch.equal(long, before)
+    assert torch.equal(other[..., :-1, :], before[..., :-1, :])
+
+
+def test_room_follows_the_order_of_beams():
+    room, generator = Room(), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        found = room.append(torch.randn(6, 2, 3, 4), torch.randn(6, 2, 1, 4))
+        for _ in range(100):
+            order = torch.randint(6, (6,), generator=generator)
+            expected = found.clone()[order]
+            found = room.select(found, order)
+            assert torch.equal(found, expected)
+            new = torch.randn(6, 2, 1, 4)
+            found = room.append(found, new)
+            assert torch.equal(found, torch.cat([expected, new], -2))
+
+
+def test_room_keeps_gradients_and_leaves_inference_mode():
+    room = Room()
+    new = torch.randn(1, 1, 1, 2, requires_grad=True)
+    room.append(room.append(torch.zeros(1, 1, 1, 2), new), new).sum().backward()
+    assert torch.equal(new.grad, torch.full_like(new, 2.0))
+    with torch.inference_mode():
+        inside = room.append(torch.zeros(1, 1, 1, 2), torch.ones(1, 1, 1, 2))
+        inside = room.append(inside, torch.ones(1, 1, 1, 2))
+    with torch.no_grad():
+        assert room.append(inside, torch.ones(1, 1, 1, 2)).sum() == 6
+
+
+def test_beams_share_what_is_kept_of_the_source():
+    """The order of beams changes with every token; their source stays the same, and is not copied."""
+    model, x = make(SynthesizerForConditionalGeneration, "random"), ids(2, 5)
+    result = model.generate(x, num_beams=3, return_dict_in_generate=True, **STEPS)
+    kinds = {type(layer).__name__ for layer in result.past_key_values.cross_attention_cache.layers}
+    assert kinds == {"SourceLayer"}
+    assert torch.equal(result.sequences, model.generate(x, num_beams=3, use_cache=False, **STEPS))

@@ -6,10 +6,94 @@ import torch
 from torch import Tensor
 
 from synthattn.models.compat import Cache, CacheLayerMixin, DynamicCache, DynamicLayer, EncoderDecoderCache
+from synthattn.tracing import traced
+
+
+class Room:
+    """Memory with room for tokens to come: appending to a tensor copies the new tokens alone, until it is full.
+
+    The tensor is the caller's. Where it is no longer what was returned last (somebody has cut it, or put another in
+    its place), it moves to new memory, so that what was cut off, and others may still look at, is not overwritten.
+    """
+
+    def __init__(self) -> None:
+        self.memory: Tensor | None = None
+        self.spare: Tensor | None = None
+        self.used = 0
+
+    def append(self, old: Tensor | None, new: Tensor) -> Tensor:
+        """``torch.cat([old, new], dim=-2)``."""
+        if old is None:
+            return new
+        if traced(new) or (torch.is_grad_enabled() and (old.requires_grad or new.requires_grad)):
+            return torch.cat([old, new], dim=-2)
+        total = old.shape[-2] + new.shape[-2]
+        if not self._holds(old) or self.memory is None or self.memory.shape[-2] < total:
+            self.memory, self.spare = _room_for(old, total + max(LEAST_ROOM, total // 2)), None
+            self.memory[..., : old.shape[-2], :] = old
+        self.memory[..., old.shape[-2] : total, :] = new
+        self.used = total
+        return self.memory[..., :total, :]
+
+    def select(self, old: Tensor, index: Tensor) -> Tensor:
+        """``old.index_select(0, index)``, into memory that has as much room."""
+        if not self._holds(old) or self.memory is None or len(index) != len(old):
+            return old.index_select(0, index)
+        # Two memories take turns: beams are re-ordered after every token.
+        target = torch.empty_like(self.memory) if self.spare is None else self.spare
+        chosen = target[..., : self.used, :]
+        torch.index_select(old, 0, index, out=chosen)
+        self.memory, self.spare = target, self.memory
+        return chosen
+
+    def _holds(self, tensor: Tensor) -> bool:
+        memory = self.memory
+        return (
+            memory is not None
+            and tensor.data_ptr() == memory.data_ptr()
+            and tensor.shape[-2] == self.used
+            and tensor.shape[:-2] == memory.shape[:-2]
+            and tensor.dtype == memory.dtype
+            # What inference mode made must not be written to outside of it.
+            and (torch.is_inference_mode_enabled() or not memory.is_inference())
+        )
+
+
+LEAST_ROOM = 64
+"""Tokens."""
+
+
+def _room_for(tensor: Tensor, length: int) -> Tensor:
+    return tensor.new_empty(*tensor.shape[:-2], length, tensor.shape[-1])
+
+
+class KeysAndValuesLayer(DynamicLayer):
+    """What transformers' ``DynamicLayer`` is, without copying everything for every token."""
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        super().lazy_initialization(key_states, value_states)
+        self.keys = self.values = None
+        self.rooms = Room(), Room()
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        self.keys = self.rooms[0].append(self.keys, key_states)
+        self.values = self.rooms[1].append(self.values, value_states)
+        return self.keys, self.values
+
+    def get_seq_length(self) -> int:
+        return 0 if self.keys is None else self.keys.shape[-2]
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        if self.keys is not None and self.values is not None:
+            index = beam_idx.to(self.keys.device)
+            self.keys = self.rooms[0].select(self.keys, index)
+            self.values = self.rooms[1].select(self.values, index)
 
 
 class ValuesOnlyLayer(CacheLayerMixin):
-    """What transformers' ``DynamicLayer`` is, without keys: half the memory."""
+    """The same without keys: half the memory."""
 
     is_croppable = True
     is_sliding = False
@@ -18,6 +102,7 @@ class ValuesOnlyLayer(CacheLayerMixin):
 
     def lazy_initialization(self, key_states: Tensor | None, value_states: Tensor) -> None:
         self.dtype, self.device = value_states.dtype, value_states.device
+        self.room = Room()
         self.is_initialized = True
 
     def update(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -25,7 +110,7 @@ class ValuesOnlyLayer(CacheLayerMixin):
     ) -> tuple[Tensor | None, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        self.values = value_states if self.values is None else torch.cat([self.values, value_states], dim=-2)
+        self.values = self.room.append(self.values, value_states)
         return None, self.values
 
     def get_seq_length(self) -> int:
@@ -49,7 +134,7 @@ class ValuesOnlyLayer(CacheLayerMixin):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         if self.values is not None:
-            self.values = self.values.index_select(0, beam_idx.to(self.values.device))
+            self.values = self.room.select(self.values, beam_idx.to(self.values.device))
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         if self.values is not None:
@@ -68,18 +153,47 @@ class ValuesOnlyLayer(CacheLayerMixin):
             self.values = self.values.to(self.device, non_blocking=True)
 
 
+class _SharedByBeams(CacheLayerMixin):
+    """Of an encoder's output: all beams of an example have the same, so that their order does not matter."""
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        pass
+
+
+class SourceLayer(_SharedByBeams, KeysAndValuesLayer):
+    pass
+
+
+class SourceValuesLayer(_SharedByBeams, ValuesOnlyLayer):
+    pass
+
+
 def new_cache(keeps_keys: list[bool]) -> DynamicCache:
     """A cache for layers that keep keys, or not."""
     return adapted(DynamicCache(), keeps_keys)
 
 
+def beam_search_cache(own: list[bool], cross: list[bool]) -> EncoderDecoderCache:
+    """A cache for a decoder with an encoder, whose output is the same for all beams of an example."""
+    source = _with_layers(DynamicCache(), [SourceLayer() if keys else SourceValuesLayer() for keys in cross])
+    return EncoderDecoderCache(new_cache(own), source)
+
+
 def adapted(cache: DynamicCache, keeps_keys: list[bool]) -> DynamicCache:
-    """An empty cache, such as a user's ``DynamicCache()``, made to fit the layers; one in use is left as it is."""
-    if cache.get_seq_length() == 0:
-        cache.layers = [  # pyright: ignore[reportAttributeAccessIssue]
-            DynamicLayer() if keys else ValuesOnlyLayer() for keys in keeps_keys
-        ]
-        cache.layer_class_to_replicate = None
+    """An empty cache, such as a user's ``DynamicCache()``, made to fit the layers; one that fits is left as it is."""
+    wanted = [KeysAndValuesLayer if keys else ValuesOnlyLayer for keys in keeps_keys]
+    if cache.get_seq_length() > 0 or _are(cache.layers, wanted):
+        return cache
+    return _with_layers(cache, [kind() for kind in wanted])
+
+
+def _are(layers: list[Any], kinds: list[type]) -> bool:
+    return len(layers) == len(kinds) and all(map(isinstance, layers, kinds))
+
+
+def _with_layers(cache: DynamicCache, layers: list[Any]) -> DynamicCache:
+    cache.layers = layers
+    cache.layer_class_to_replicate = None
     return cache
 
 

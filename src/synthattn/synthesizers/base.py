@@ -16,29 +16,31 @@ Resize = Literal["pad", "interpolate"]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token vectors and where they stand; no positions means 0, 1, 2, ...
+    """Token vectors and where they stand; no positions means start, start + 1, ...
 
     Attributes:
         vectors: where ``keys`` are given, only their number counts.
         positions: where the tokens stand.
         keys: what ``Synthesizer.remember`` made of the tokens earlier.
         projected: the queries of a dot product, not yet scaled, where the terms of a mixture share them.
+        start: where the first token stands, unless positions say: tables are then read as slices.
     """
 
     vectors: Float[Tensor, "batch length d_model"]
     positions: Int[Tensor, "*batch length"] | None = None
     keys: Float[Tensor, "batch heads length key"] | None = None
     projected: Float[Tensor, "batch heads length dim"] | None = None
+    start: int = 0
 
     @property
     def length(self) -> int:
         return self.vectors.shape[1]
 
     def places(self) -> Int[Tensor, "*batch length"]:
-        """The positions, written out where they are 0, 1, 2, ..."""
+        """The positions, written out where they are start, start + 1, ..."""
         if self.positions is not None:
             return self.positions
-        return torch.arange(self.length, device=self.vectors.device)
+        return torch.arange(self.start, self.start + self.length, device=self.vectors.device)
 
 
 @dataclass(frozen=True)
@@ -130,21 +132,27 @@ class Synthesizer(nn.Module):
 
 def check_length(name: str, max_length: int, tokens: Tokens) -> None:
     """Refuse tokens beyond the end of a table, in words that say what to do about it."""
-    if tokens.positions is None:
-        if tokens.length > max_length:
-            raise ValueError(
-                f"input has {tokens.length} positions, {name} was built for max_length={max_length}; "
-                f"shorten the input or call resize_max_length({tokens.length})"
-            )
-    elif not traced(tokens.positions):
-        low, high = (int(t) for t in tokens.positions.aminmax())
-        if low < 0:
-            raise ValueError(f"positions start at 0, got {low}; give padding any valid position, such as 0")
-        if high >= max_length:
-            raise ValueError(
-                f"positions go up to {high}, {name} was built for max_length={max_length} "
-                f"(positions 0 to {max_length - 1}); call resize_max_length({high + 1})"
-            )
+    if tokens.positions is not None:
+        if not traced(tokens.positions):
+            low, high = (int(t) for t in tokens.positions.aminmax())
+            if low < 0:
+                raise ValueError(f"positions start at 0, got {low}; give padding any valid position, such as 0")
+            _check_end(name, max_length, high)
+    elif tokens.start > 0:
+        _check_end(name, max_length, tokens.start + tokens.length - 1)
+    elif tokens.length > max_length:
+        raise ValueError(
+            f"input has {tokens.length} positions, {name} was built for max_length={max_length}; "
+            f"shorten the input or call resize_max_length({tokens.length})"
+        )
+
+
+def _check_end(name: str, max_length: int, last: int) -> None:
+    if last >= max_length:
+        raise ValueError(
+            f"positions go up to {last}, {name} was built for max_length={max_length} "
+            f"(positions 0 to {max_length - 1}); call resize_max_length({last + 1})"
+        )
 
 
 def is_plain_linear(projection: nn.Module) -> bool:
@@ -172,22 +180,22 @@ def split_heads(vectors: Float[Tensor, "batch length inner"], heads: int) -> Flo
 
 
 def rows_at(table: Float[Tensor, "heads n *features"], tokens: Tokens) -> Float[Tensor, "..."]:
-    """The rows of a table of positions at the tokens' positions: a view where these are 0, 1, 2, ..."""
+    """The rows of a table of positions at the tokens' positions: a view where these are start, start + 1, ..."""
     if tokens.positions is None:
-        return first(table, 1, tokens.length)
+        return part(table, 1, tokens)
     if tokens.positions.dim() == 1:
         return table.index_select(1, tokens.positions)
     return table[:, tokens.positions].transpose(0, 1)
 
 
-def first(table: Float[Tensor, "..."], dim: int, length: int) -> Float[Tensor, "..."]:
-    """The first entries along an axis: a view, except in a traced graph.
+def part(table: Float[Tensor, "..."], dim: int, tokens: Tokens) -> Float[Tensor, "..."]:
+    """The entries along an axis from the first token's to the last's: a view, except in a traced graph.
 
     A view of the whole has other properties than one of a part, for which a traced graph would exclude that length.
     """
     if traced(table):
-        return table.index_select(dim, torch.arange(length, device=table.device))
-    return table.narrow(dim, 0, length)
+        return table.index_select(dim, torch.arange(tokens.start, tokens.start + tokens.length, device=table.device))
+    return table.narrow(dim, tokens.start, tokens.length)
 
 
 def resized(

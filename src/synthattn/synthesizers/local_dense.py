@@ -59,6 +59,7 @@ class LocalDenseSynthesizer(LearnedKeys):
 
 def _distance(query: Tokens, memory: Tokens) -> torch.Tensor | None:
     """Key position minus query position; None where that is the plain ``j - i``."""
-    if query.positions is None and memory.positions is None and query.length == memory.length:
+    plain = query.positions is None and memory.positions is None
+    if plain and (query.start, query.length) == (memory.start, memory.length):
         return None
     return memory.places().unsqueeze(-2) - query.places().unsqueeze(-1)

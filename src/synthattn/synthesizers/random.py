@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from synthattn.logits import Logits
 from synthattn.shapes import Float
-from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens, first, replace_parameter, resized
+from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens, part, replace_parameter, resized
 from synthattn.synthesizers.spec import Term, positive
 
 
 def read_matrix(matrix: Float[Tensor, "heads n n"], query: Tokens, memory: Tokens) -> Float[Tensor, "*batch heads q k"]:
-    """The entries of R at the positions of queries and keys; the top-left corner where these are 0, 1, 2, ..."""
+    """The entries of R at the positions of queries and keys; a rectangle where these follow each other."""
     if query.positions is None and memory.positions is None:
-        return first(first(matrix, 1, query.length), 2, memory.length)
+        return part(part(matrix, 1, query), 2, memory)
     rows, columns = query.places(), memory.places()
     entries = matrix[:, rows.unsqueeze(-1), columns.unsqueeze(-2)]
     return entries if entries.dim() == 3 else entries.transpose(0, 1)

@@ -52,7 +52,7 @@ class RelativeSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         if query.positions is None and memory.positions is None:
-            return Logits(bias=self.between(query.length, memory.length))
+            return Logits(bias=self.between(query.length, memory.length, query.start - memory.start))
         distance = memory.places().unsqueeze(-2) - query.places().unsqueeze(-1)
         bias = self._at(distance)
         return Logits(bias=bias if bias.dim() == 3 else bias.transpose(0, 1))
