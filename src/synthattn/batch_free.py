@@ -29,7 +29,7 @@ def attend(
         return None  # whether the quotient is safe depends on the data
     shared = mask.shared(logits.query_length, logits.key_length, value.device)
     if mask.keep is not None:
-        return attend_exponential(exponential(logits, shared), value, mask, shared, dropout)
+        return attend_exponential(exponential(logits, shared), value, mask, dropout)
     dead = None
     if mask.allowed is not None and shared is not None:
         dead = ~shared.any(-1, keepdim=True)
@@ -38,8 +38,10 @@ def attend(
     weights = total.softmax(-1, dtype=torch.promote_types(total.dtype, torch.float32))
     weights = weights if dead is None else weights.masked_fill(dead, 0.0)
     weights = F.dropout(weights, dropout) if dropout > 0.0 else weights
-    product = _product(weights.to(value.dtype), _heads_first(value), mask.causal)
-    return _examples_first(product, value)
+    if weights.shape[-2] == 1:  # decoding: re-ordering all values would cost more than it saves
+        return weights.to(value.dtype) @ value
+    product = _product(weights.to(value.dtype), heads_first(value), mask.causal)
+    return examples_first(product, value)
 
 
 def exponential(logits: Logits, shared: Bool[Tensor, "q k"] | None) -> Float[Tensor, "heads q k"]:
@@ -56,23 +58,28 @@ def attend_exponential(
     exponentials: Float[Tensor, "heads q k"],
     value: Float[Tensor, "batch heads k width"],
     mask: Mask,
-    shared: Bool[Tensor, "q k"] | None,
     dropout: float = 0.0,
+    normalized: bool = False,
 ) -> Float[Tensor, "batch heads q width"] | None:
-    """``E (m * V) / (E m)``, or None where all keys that a row keeps have underflowed."""
+    """``E (m * V) / (E m)``, or None where all keys that a row keeps have underflowed.
+
+    ``normalized`` says that the rows of E sum to one already.
+    """
+    if normalized and mask.keep is None and dropout == 0.0:
+        return examples_first(_product(exponentials.to(value.dtype), heads_first(value), mask.causal), value)
     if value.dtype == torch.float16:  # a sum of hundreds of values would not fit: the normaliser first, its rest below
         exponentials = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     exponentials = exponentials.to(value.dtype)
     with torch.autocast(value.device.type, enabled=False):
-        normalizer = _normalizer(exponentials, mask, shared)
+        normalizer = _normalizer(exponentials, mask)
     if normalizer is None:
         return None
     weights = F.dropout(exponentials, dropout) if dropout > 0.0 else exponentials
-    product = _product(weights, _heads_first(value, mask.keep), mask.causal)
-    return _examples_first(product, value, normalizer)
+    product = _product(weights, heads_first(value, mask.keep), mask.causal)
+    return examples_first(product, value, normalizer)
 
 
-def _normalizer(exponentials: Tensor, mask: Mask, shared: Tensor | None) -> Float[Tensor, "heads q #batch"] | None:
+def _normalizer(exponentials: Tensor, mask: Mask) -> Float[Tensor, "heads q #batch"] | None:
     """``E m``. Rows without a key get 1 (their product is zero); None if another row is too small to trust."""
     wide = exponentials.to(torch.promote_types(exponentials.dtype, torch.float32))
     kept = None if mask.keep is None else mask.keep.t().to(wide.dtype)
@@ -80,6 +87,7 @@ def _normalizer(exponentials: Tensor, mask: Mask, shared: Tensor | None) -> Floa
     too_small = normalizer.detach() < _floor(exponentials)
     if not too_small.any():
         return normalizer
+    shared = mask.shared(*exponentials.shape[-2:], exponentials.device)
     if kept is None:
         empty = torch.zeros((), dtype=torch.bool) if shared is None else ~shared.any(-1, keepdim=True)
     else:
@@ -102,7 +110,7 @@ def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]
     return total if shared is None else total.masked_fill(~shared, float("-inf"))
 
 
-def _heads_first(value: Tensor, keep: Tensor | None = None) -> Float[Tensor, "heads k columns"]:
+def heads_first(value: Tensor, keep: Tensor | None = None) -> Float[Tensor, "heads k columns"]:
     """Values as one matrix per head, the examples side by side, masked keys zero (if they are finite)."""
     batch, heads, k, width = value.shape
     columns = value.permute(1, 2, 0, 3)
@@ -116,7 +124,7 @@ def _heads_first(value: Tensor, keep: Tensor | None = None) -> Float[Tensor, "he
     return result.view(heads, k, batch * width)
 
 
-def _examples_first(
+def examples_first(
     product: Tensor, value: Tensor, normalizer: Tensor | None = None
 ) -> Float[Tensor, "batch heads q width"]:
     batch, heads, _, width = value.shape

@@ -9,6 +9,7 @@ from synthattn import batch_free
 from synthattn.attend import attend, attend_plain, attention_weights
 from synthattn.layers.checks import check_positions, check_sizes, check_tokens
 from synthattn.layers.exponential_cache import ExponentialCache
+from synthattn.layers.low_rank_inference import LowRankInference
 from synthattn.logits import Logits
 from synthattn.masks import Mask, from_torch
 from synthattn.shapes import Bool, Float, Int
@@ -41,6 +42,9 @@ class SyntheticAttention(nn.Module):
 
     takes_position_bias = True
     can_be_causal = True
+
+    low_rank: LowRankInference | None = None
+    """Set by ``synthattn.compress``."""
 
     def __init__(
         self,
@@ -157,11 +161,10 @@ class SyntheticAttention(nn.Module):
         mask, bias = from_torch(key_padding_mask, attn_mask, is_causal, batch, self.num_heads, q, k, offset, x.device)
         value = memory.values if isinstance(memory, Remembered) else self._values(source.vectors)
 
-        heads = None
         if bias is None and position_bias is None and not need_weights and not plain:
-            heads = self._attend_cached(query, source, value, mask)
-        if heads is not None:
-            return self._merge(heads)
+            y = self._forward_kept(query, source, value, mask)
+            if y is not None:
+                return y
         logits = self.synthesizer(query, source)
         for extra in (bias, position_bias):
             if extra is not None:
@@ -224,9 +227,7 @@ class SyntheticAttention(nn.Module):
     ) -> tuple[Tokens, Tokens]:
         check_tokens("x", x, self.d_model)
         check_positions("positions", positions, x)
-        if positions is None and offset > 0:
-            positions = torch.arange(offset, offset + x.shape[1], device=x.device)
-        query = Tokens(x, None if positions is None else positions.long())
+        query = Tokens(x, None if positions is None else positions.long(), start=offset)
         if memory is None:
             if offset > 0:
                 raise ValueError(f"offset={offset} was given without the memory of the tokens before x")
@@ -249,17 +250,29 @@ class SyntheticAttention(nn.Module):
         check_positions("memory_positions", memory_positions, memory)
         return query, Tokens(memory, None if memory_positions is None else memory_positions.long(), keys)
 
-    def _attend_cached(self, query: Tokens, source: Tokens, value: Tensor, mask: Mask) -> Tensor | None:
-        """Batch-free attention with exponentials kept from the last call; None where they cannot be used."""
-        if query.positions is not None or source.positions is not None or mask.allowed is not None:
+    def _forward_kept(self, query: Tokens, source: Tokens, value: Tensor, mask: Mask) -> Tensor | None:
+        """The output from what was kept of batch-free logits; None where that cannot be used."""
+        if query.positions is not None or query.start > 0 or source.positions is not None or mask.allowed is not None:
             return None
+        if not self.training and not torch.is_grad_enabled() and not mask.causal:
+            y = self._forward_low_rank(query.length, value, mask)
+            if y is not None:
+                return y
         if self.training and self.dropout > 0.0:
             return None
-        exponentials = self._exponentials.get(self.synthesizer, query, source, mask.causal)
-        if exponentials is None:
+        kept = self._exponentials.get(self.synthesizer, query, source, mask.causal)
+        if kept is None:
             return None
-        shared = mask.shared(query.length, source.length, value.device)
-        return batch_free.attend_exponential(exponentials, value, mask, shared)
+        heads = batch_free.attend_exponential(kept.weights, value, mask, normalized=kept.whole)
+        return None if heads is None else self._merge(heads)
+
+    def _forward_low_rank(self, q: int, value: Tensor, mask: Mask) -> Tensor | None:
+        """The output from low-rank weights; None where it might be too far from the exact one."""
+        if self.low_rank is None or not self.low_rank.applies(self.synthesizer, self.output, value, q):
+            return None
+        heads, bound = self.low_rank.factors.attend(value, mask.keep, q)
+        y = self._merge(heads)
+        return y if self.low_rank.holds(bound, y) else None
 
     def _values(self, tokens: Float[Tensor, "batch k d_model"]) -> Float[Tensor, "batch heads k width"]:
         return split_heads(self.value(tokens), self.num_heads)
