@@ -26,8 +26,9 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
+# Speed and memory beside other libraries, on this machine; about half an hour.
 bench: setup
-	$(BIN)/python benchmarks/attention.py
+	$(BIN)/synthattn bench
 
 clean:
 	rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis

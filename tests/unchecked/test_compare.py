@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 
 from synthattn.cli import compare as verb
+from synthattn.cli import specs
 from synthattn.comparison import compare as comparison_module
 from synthattn.comparison import statistics
 from synthattn.comparison.compare import CONTROL, FAMILY, Comparison, compare, load_comparison, slug
@@ -386,9 +387,9 @@ def test_folders(data, tmp_path):
 
 
 def test_specs_between_commas():
-    assert verb.split("vanilla, dense(window=15, bias=false),random") == [
+    assert specs.split("vanilla, dense(window=15, bias=false),random") == [
         "vanilla",
         "dense(window=15, bias=false)",
         "random",
     ]
-    assert verb.split("") == []
+    assert specs.split("") == []

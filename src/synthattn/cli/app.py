@@ -239,6 +239,49 @@ def describe(
 
 
 @app.command()
+def bench(
+    kind: Annotated[
+        str | None,
+        typer.Argument(help="layer, model, train or decode; all of them unless given.", show_default=False),
+    ] = None,
+    attention: Annotated[
+        str | None, typer.Option(help="What to measure, such as 'random,dense+vanilla'; everything unless given.")
+    ] = None,
+    shapes: Annotated[str | None, typer.Option(help="BATCHxLENGTH, such as 16x512,4x2048.")] = None,
+    lengths: Annotated[
+        str | None, typer.Option(help="How time and memory grow with the length, batch 1: 128,512,2048,8192.")
+    ] = None,
+    batches: Annotated[str | None, typer.Option(help="How they grow with the batch, length 512: 1,4,16,64.")] = None,
+    masks: Annotated[str | None, typer.Option(help="full, causal, padded; all for layers, else full.")] = None,
+    modes: Annotated[str | None, typer.Option(help="Of layers: eval, train.")] = None,
+    beams: Annotated[str, typer.Option(help="Of generation.")] = "1,4",
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds; the median counts.")] = 7,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Also linformer and x-transformers; pip install 'synthattn[peers]'.")
+    ] = False,
+    memory: Annotated[bool, typer.Option(help="Measure peak memory, each contender in a process of its own.")] = True,
+    trained: Annotated[
+        Path | None,
+        typer.Option("--run", help="A run of train or compare with batch-free attention: low-rank inference of it."),
+    ] = None,
+    error: Annotated[float, typer.Option(help="Of low-rank inference, relative, on the output of a layer.")] = 1e-3,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Keep all figures in this file.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --json.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write a page with plots to this HTML file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables to this Markdown file.")] = None,
+    show: Annotated[
+        list[Path] | None, typer.Option(help="Measure nothing: show what --json wrote; may be given several times.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """How fast is it here? Time and memory beside fused dot products and other libraries, as ratios within one run."""
+    from synthattn.cli import bench as verb
+
+    wanted = verb.Wanted(kind, attention, shapes, lengths, batches, masks, modes, beams, rounds, peers, memory)
+    raise typer.Exit(verb.run(wanted, trained, error, show or [], resume, json_file, report, markdown, quiet))
+
+
+@app.command()
 def data(
     source: Annotated[
         str, typer.Argument(help="A folder, a file, hub:NAME or builtin:NAME.", metavar="SOURCE", show_default=False)

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from synthattn.cli.settings import command, gather, new_folder
+from synthattn.cli.specs import split
 from synthattn.comparison.compare import FAMILY, Comparison, compare, load_comparison
 from synthattn.report import tables
 from synthattn.report.results import Results, Variant
@@ -75,11 +76,6 @@ def run(
     if not quiet:
         show(results, folder)
     return 0 if any(variant.status == "done" for variant in results.variants) else 1
-
-
-def split(attention: str) -> list[str]:
-    """Specs between commas; those inside brackets do not count."""
-    return [spec.strip() for spec in re.split(r",(?![^(]*\))", attention) if spec.strip()]
 
 
 def _displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]:

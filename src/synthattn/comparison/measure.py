@@ -4,8 +4,7 @@ import gc
 import statistics
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from synthattn.bench.timing import quartiles, undisturbed
 from synthattn.models.generation import SynthesizerGenerationMixin
 
 Batch = Mapping[str, Tensor]
@@ -56,7 +56,7 @@ def measure(
     """
     if rounds < 1 or not batches:
         raise ValueError(f"speed needs at least one round and one batch, got {rounds} and {len(batches)}")
-    with _undisturbed():
+    with undisturbed():
         ratios = _speeds(build(), baseline(), batches, rounds, new_tokens)
     medians = {name: statistics.median(found) for name, found in ratios.items()}
     return Measured(
@@ -64,7 +64,7 @@ def measure(
         medians["inference_speed"],
         medians.get("generation_speed"),
         training_memory(build, heaviest(batches)),
-        {name: _quartiles(found) for name, found in ratios.items()},
+        {name: quartiles(found) for name, found in ratios.items()},
     )
 
 
@@ -85,7 +85,7 @@ def training_memory(build: Callable[[], nn.Module], batch: Batch) -> int:
     takes while it runs and gives back at its end cannot be seen; a fused attention has such memory, though little. On
     CUDA the allocator tells, which rounds sizes up and sees all of it but the workspaces that libraries keep.
     """
-    with _undisturbed():
+    with undisturbed():
         peak, device = _peak(build(), batch)
         if device.type != "cuda":
             return peak
@@ -242,13 +242,6 @@ def _first_halves(batch: Batch, longest: int) -> Batch:
     return {"input_ids": prompt, "attention_mask": torch.ones_like(prompt)}
 
 
-def _quartiles(found: list[float]) -> tuple[float, float]:
-    if len(found) == 1:
-        return found[0], found[0]
-    low, _, high = statistics.quantiles(found, n=4, method="inclusive")
-    return low, high
-
-
 def _writes(model: nn.Module) -> bool:
     return isinstance(model, SynthesizerGenerationMixin)
 
@@ -259,17 +252,3 @@ def _device(model: nn.Module) -> torch.device:
 
 def _on(device: torch.device, batch: Batch) -> Batch:
     return {name: tensor.to(device) for name, tensor in batch.items()}
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """The same chance every time, given back afterwards, and no collection of garbage in between."""
-    collecting = gc.isenabled()
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), torch.enable_grad():
-        torch.manual_seed(0)
-        gc.disable()
-        try:
-            yield
-        finally:
-            if collecting:
-                gc.enable()

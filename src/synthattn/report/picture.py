@@ -119,8 +119,8 @@ def scatter(results: Results, cost: Cost, width: int, height: int) -> str:
     better = direction(results, metric)
     title = f"{metric} against {cost.label.split(' (')[0]}"
     if not found:
-        return _frame(
-            width, 60, title, [_text(width / 2, 34, "nothing to draw: no variant has been measured", "middle")]
+        return svg_frame(
+            width, 60, title, [svg_text(width / 2, 34, "nothing to draw: no variant has been measured", "middle")]
         )
     area = (58.0, 26.0, width - 14.0, height - 44.0)
     across = Axis([x / cost.per for *_, x in found], area[0], area[2], 5)
@@ -139,16 +139,16 @@ def scatter(results: Results, cost: Cost, width: int, height: int) -> str:
         for place, variant, score, x in found
     ]
     parts = [
-        _text(area[0] - 46, 14, f"{metric} ({better})" if better else metric),
+        svg_text(area[0] - 46, 14, f"{metric} ({better})" if better else metric),
         *_grid(across, up, area, cost.label),
     ]
     # To the eye, these divide what is better than the baseline from what is worse.
     base = [point for point in points if point.name == results.baseline]
     lines = [(area[0], p.y, area[2], p.y) for p in base] + [(p.x, area[1], p.x, area[3]) for p in base]
-    parts += [_line(*line, "base", ' stroke-dasharray="5 4"') for line in lines]
+    parts += [svg_line(*line, "base", ' stroke-dasharray="5 4"') for line in lines]
     for point, box in zip(points, place_labels(points, area, lines), strict=True):
         parts += _mark(point, box, point.name == results.baseline)
-    return _frame(width, height, title, parts)
+    return svg_frame(width, height, title, parts)
 
 
 def place_labels(points: list[Point], area: Box, lines: list[Box]) -> list[Box]:
@@ -211,19 +211,19 @@ def _nearest(point: Point, box: Box) -> tuple[float, float]:
 def _grid(across: Axis, up: Axis, area: Box, label: str) -> list[str]:
     parts = []
     for value in up.ticks:
-        parts.append(_line(area[0], up(value), area[2], up(value), "grid", ' stroke-opacity="0.25"'))
-        parts.append(_text(area[0] - 7, up(value) + 4, up.label(value), "end"))
+        parts.append(svg_line(area[0], up(value), area[2], up(value), "grid", ' stroke-opacity="0.25"'))
+        parts.append(svg_text(area[0] - 7, up(value) + 4, up.label(value), "end"))
     for value in across.ticks:
-        parts.append(_line(across(value), area[1], across(value), area[3], "grid", ' stroke-opacity="0.25"'))
-        parts.append(_text(across(value), area[3] + 17, across.label(value), "middle"))
-    return [*parts, _text((area[0] + area[2]) / 2, area[3] + 37, label, "middle")]
+        parts.append(svg_line(across(value), area[1], across(value), area[3], "grid", ' stroke-opacity="0.25"'))
+        parts.append(svg_text(across(value), area[3] + 17, across.label(value), "middle"))
+    return [*parts, svg_text((area[0] + area[2]) / 2, area[3] + 37, label, "middle")]
 
 
 def _mark(point: Point, box: Box, bold: bool) -> list[str]:
     colour = COLOURS[point.place % len(COLOURS)]
     parts = []
     if _distance(point, box) > 12.5:
-        parts.append(_line(point.x, point.y, *_nearest(point, box), "leader", ' stroke-opacity="0.6"'))
+        parts.append(svg_line(point.x, point.y, *_nearest(point, box), "leader", ' stroke-opacity="0.6"'))
     parts += [
         f'<g class="v{point.place % len(COLOURS)}" fill="{colour}" stroke="{colour}" data-tip="{escape(point.tip)}">'
         f"<title>{escape(point.tip)}</title>",
@@ -235,22 +235,22 @@ def _mark(point: Point, box: Box, bold: bool) -> list[str]:
     ]
     weight = ' font-weight="bold"' if bold else ""
     # Centred in its box: the letters may be wider or narrower than was thought.
-    return [*parts, _text((box[0] + box[2]) / 2, box[3] - 4, point.name, "middle", f' class="name"{weight}')]
+    return [*parts, svg_text((box[0] + box[2]) / 2, box[3] - 4, point.name, "middle", f' class="name"{weight}')]
 
 
 def shape(place: int) -> str:
     return SHAPES[place % len(SHAPES)]
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str, more: str = "") -> str:
+def svg_line(x1: float, y1: float, x2: float, y2: float, kind: str, more: str = "") -> str:
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{GREY}"{more}/>'
 
 
-def _text(x: Number, y: Number, text: str, anchor: str = "start", more: str = "") -> str:
+def svg_text(x: Number, y: Number, text: str, anchor: str = "start", more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{GREY}"{more}>{escape(text)}</text>'
 
 
-def _frame(width: Number, height: Number, title: str, parts: list[str]) -> str:
+def svg_frame(width: Number, height: Number, title: str, parts: list[str]) -> str:
     inner = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '

@@ -1,0 +1,94 @@
+"""The matrix products inside a computation: how many operations they are, and how fast they would be alone.
+
+Alone, on operands that lie ready in memory, they are the physical limit of the machine for this computation.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Shape = tuple[int, int, int, int]
+"""``(count, rows, inner, columns)``: that many products of a ``(rows, inner)`` and an ``(inner, columns)`` matrix."""
+
+
+class Products(TorchDispatchMode):
+    """Collects the shapes of all matrix products while it is on, the backward pass and fused attention included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: Counter[Shape] = Counter()
+
+    @property
+    def gigaflop(self) -> float:
+        return sum(2 * times * math.prod(shape) for shape, times in self.shapes.items()) / 1e9
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        read = _READERS.get(func.overloadpacket)
+        if read is not None:
+            self.shapes.update(read(*args))
+        return func(*args, **(kwargs or {}))
+
+    def alone(self) -> Callable[[], None]:
+        """A function that does these products and nothing else."""
+        ready = [(_operands(shape), times) for shape, times in self.shapes.items()]
+
+        def run() -> None:
+            with torch.no_grad():
+                for (a, b, out), times in ready:
+                    for _ in range(times):
+                        torch.mm(a, b, out=out) if a.dim() == 2 else torch.bmm(a, b, out=out)
+
+        return run
+
+
+def products(run: Callable[[], object]) -> Products:
+    """The products that a call of a function executes."""
+    with Products() as found:
+        run()
+    return found
+
+
+def _operands(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    count, rows, inner, columns = shape
+    if count == 1:
+        return torch.randn(rows, inner), torch.randn(inner, columns), torch.empty(rows, columns)
+    return torch.randn(count, rows, inner), torch.randn(count, inner, columns), torch.empty(count, rows, columns)
+
+
+def _mm(a: Tensor, b: Tensor, *_: Any) -> list[Shape]:
+    return [(1, a.shape[0], a.shape[1], b.shape[1])]
+
+
+def _bmm(a: Tensor, b: Tensor, *_: Any) -> list[Shape]:
+    return [(*a.shape, b.shape[2])]  # pyright: ignore[reportReturnType]
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> list[Shape]:
+    # Example by example, as fused kernels do: never the logits of a whole batch at once.
+    batch, heads, q, width = query.shape
+    k = key.shape[-2]
+    return batch * [(heads, q, width, k), (heads, q, k, value.shape[-1])]
+
+
+def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any) -> list[Shape]:
+    batch, heads, q, width = query.shape
+    k, out = key.shape[-2], value.shape[-1]
+    logits, to_weights, to_value = (heads, q, width, k), (heads, q, out, k), (heads, k, q, out)
+    return batch * [logits, to_weights, to_value, (heads, q, k, width), (heads, k, q, width)]
+
+
+_aten = torch.ops.aten
+_READERS: dict[Any, Callable[..., list[Shape]]] = {
+    _aten.mm: _mm,
+    _aten.addmm: lambda start, a, b, *_: _mm(a, b),
+    _aten.bmm: _bmm,
+    _aten.baddbmm: lambda start, a, b, *_: _bmm(a, b),
+    _aten.baddbmm_: lambda start, a, b, *_: _bmm(a, b),
+    _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+}

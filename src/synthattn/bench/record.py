@@ -1,0 +1,178 @@
+"""What a benchmark found, as data: from here every table, page and plot is made."""
+
+import dataclasses
+import json
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+KINDS = ("layer", "model", "train", "decode")
+"""An attention layer alone; a whole encoder's forward pass; its training step; generation."""
+
+
+class UnsupportedError(ValueError):
+    """A contender has no way to do what a case asks for."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is done, by whoever does it."""
+
+    kind: str
+    batch: int
+    length: int
+    mode: str = "eval"
+    """``eval`` or ``train``: a forward pass without gradients, or one with the backward pass."""
+    mask: str = "full"
+    """``full``, ``causal`` or ``padded``."""
+    beams: int = 1
+    """Of generation."""
+
+    def __str__(self) -> str:
+        words = [f"{self.batch}x{self.length}"]
+        words += [self.mode, self.mask] if self.kind == "layer" else []
+        words += [f"{self.beams} beams"] if self.beams > 1 else []
+        return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One contender in one case. Ratios are medians, over rounds, of ratios within a round."""
+
+    contender: str
+    case: Case
+    seconds: float
+    """Median over rounds. Good for growth within a run, noise between machines."""
+    spread: float
+    """Interquartile range of the seconds, divided by the median."""
+    ratios: dict[str, float] = field(default_factory=dict)
+    """How many times faster than these, by their names; more than 1 is faster."""
+    megabytes: float | None = None
+    """Peak memory above that of the weights and the input, in a process of its own."""
+    rival_megabytes: dict[str, float] = field(default_factory=dict)
+    """The same of those it was compared with."""
+    gigaflop: float | None = None
+    """Multiplications and additions of all matrix products that were executed."""
+    gemm_share: float | None = None
+    """Throughput as a share of plain matrix products of the same shapes, measured in the same rounds."""
+    error: float | None = None
+    """Largest difference from the reference, relative to its largest entry, found before anything was timed."""
+    cache_bytes: float | None = None
+    """Of the self-attention cache, per token that is kept and example."""
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """Low-rank inference of one trained layer at one length."""
+
+    layer: str
+    length: int
+    batch: int
+    error_wanted: float
+    error_found: float
+    """On the output of the layer, for text that it was not trained on."""
+    ranks: list[int]
+    """Per head; empty where the exact product was kept."""
+    speedup: float
+    """Times as fast as the exact product, which was measured in the same rounds."""
+    note: str = ""
+
+
+@dataclass
+class Record:
+    """One run of the command."""
+
+    command: str = ""
+    rounds: int = 0
+    machine: str = ""
+    threads: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    started: str = ""
+    seconds: float = 0.0
+    measurements: list[Measurement] = field(default_factory=list)
+    low_rank: list[LowRank] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """What was left out, and why."""
+
+    def save(self, path: Path) -> None:
+        """Written beside and then renamed: a reader never sees half of it."""
+        beside = path.with_name(path.name + ".part")
+        beside.write_text(json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        beside.replace(path)
+
+    def of(self, kind: str, **conditions: Any) -> list[Measurement]:
+        """The measurements of a kind for which all attributes of the case are as given."""
+        return [
+            m
+            for m in self.measurements
+            if m.case.kind == kind and all(getattr(m.case, name) == wanted for name, wanted in conditions.items())
+        ]
+
+
+def load(path: Path) -> Record:
+    """Read what ``save`` wrote."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        measurements = [Measurement(**(m | {"case": Case(**m["case"])})) for m in found.pop("measurements")]
+        low_rank = [LowRank(**each) for each in found.pop("low_rank")]
+        return Record(**found, measurements=measurements, low_rank=low_rank)
+    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a record of synthattn bench: {error}") from error
+
+
+def merged(records: Iterable[Record]) -> Record:
+    """Several runs as one record; where two measured the same, the later one counts."""
+    records = list(records)
+    last = records[-1]
+    measurements = {(m.contender, m.case): m for record in records for m in record.measurements}
+    low_rank = {(each.layer, each.length, each.batch): each for record in records for each in record.low_rank}
+    return Record(
+        command="; ".join(dict.fromkeys(record.command for record in records)),
+        rounds=min(record.rounds for record in records),
+        machine="; ".join(dict.fromkeys(record.machine for record in records)),
+        threads=last.threads,
+        versions=last.versions,
+        started=records[0].started,
+        seconds=sum(record.seconds for record in records),
+        measurements=list(measurements.values()),
+        low_rank=list(low_rank.values()),
+        skipped=list(dict.fromkeys(line for record in records for line in record.skipped)),
+    )
+
+
+def new(command: str, rounds: int) -> Record:
+    """A record of this machine, with nothing measured yet."""
+    import torch
+
+    return Record(
+        command=command,
+        rounds=rounds,
+        machine=cpu_name(),
+        threads=torch.get_num_threads(),
+        versions=_versions(),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for name in ("synthattn", "torch", "transformers", "linformer", "x-transformers"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def cpu_name() -> str:
+    """What the processor calls itself."""
+    info = Path("/proc/cpuinfo")
+    for line in info.read_text().splitlines() if info.exists() else []:
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,207 @@
+"""``synthattn bench``."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from synthattn.bench import bars, layers, low_rank, markdown, memory, page, record, suite
+from synthattn.bench.record import KINDS, Case, Measurement, Record
+from synthattn.bench.suite import Duel
+from synthattn.cli.settings import command
+from synthattn.cli.specs import split
+from synthattn.messages import suggestion
+
+SHAPES = {"layer": "16x512,4x2048", "model": "8x512", "train": "8x512", "decode": "8x128"}
+"""Batch and length; for generation, batch and new tokens."""
+MASKS = ("full", "causal", "padded")
+MODES = ("eval", "train")
+BATCH_LENGTH = 512
+"""Length of inputs where the batch grows; where the length grows, the batch is 1."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What the user asked for; None means what is usual for the kind."""
+
+    kind: str | None = None
+    attention: str | None = None
+    shapes: str | None = None
+    lengths: str | None = None
+    batches: str | None = None
+    masks: str | None = None
+    modes: str | None = None
+    beams: str = "1,4"
+    rounds: int = 7
+    peers: bool = False
+    memory: bool = True
+
+
+def run(
+    wanted: Wanted,
+    trained: Path | None,
+    error: float,
+    shown: list[Path],
+    resume: bool,
+    json_file: Path | None,
+    report: Path | None,
+    markdown_file: Path | None,
+    quiet: bool,
+) -> int:
+    for path in (json_file, report, markdown_file):
+        if path is not None and not path.parent.is_dir():
+            raise ValueError(f"{path}: there is no folder {path.parent}")
+    if shown:
+        if wanted.kind is not None or trained is not None:
+            raise ValueError("--show measures nothing; leave the kind of benchmark and --run out")
+        found, code = record.merged([record.load(path) for path in shown]), 0
+    else:
+        found, code = _measured(wanted, trained, error, resume, json_file, quiet)
+    if json_file is not None:
+        found.save(json_file)
+    if not quiet:
+        print("\n" + bars.verdict(found))
+    for path, make in ((report, page.page), (markdown_file, markdown.markdown)):
+        if path is not None:
+            path.write_text(make(found), encoding="utf-8")
+            print(f"wrote {path}", file=sys.stderr)
+    return code
+
+
+def _measured(
+    wanted: Wanted, trained: Path | None, error: float, resume: bool, json_file: Path | None, quiet: bool
+) -> tuple[Record, int]:
+    found = record.new(command(), wanted.rounds)
+    if json_file is not None and json_file.exists():
+        if not resume:
+            raise ValueError(f"{json_file} is there already; go on with it by --resume, or name another file")
+        before = record.load(json_file)
+        if (before.machine, before.versions, before.rounds) != (found.machine, found.versions, found.rounds):
+            raise ValueError(f"{json_file} was measured otherwise (machine, versions or rounds); name another file")
+        found = before
+    elif resume:
+        raise ValueError("--resume goes on with what --json wrote; there is no such file yet")
+    done = {(m.contender, m.case) for m in found.measurements}
+    duels = [duel for duel in plan(wanted, trained) if (duel.contender, duel.case) not in done]
+    say = _Printer(len(duels), found.rounds, quiet)
+
+    def keep(so_far: Record) -> None:
+        if json_file is not None:
+            so_far.save(json_file)
+
+    try:
+        suite.run(duels, found, wanted.rounds, say, keep)
+        if trained is not None:
+            low_rank.run(trained, error, found, wanted.rounds, say.note, keep)
+    except KeyboardInterrupt:
+        kept = "nothing is kept without --json" if json_file is None else f"{json_file} is kept, --resume goes on"
+        print(f"synthattn: stopped; {kept}", file=sys.stderr)
+        return found, 130
+    return found, 0
+
+
+def plan(wanted: Wanted, trained: Path | None = None) -> list[Duel]:
+    """Who is measured beside whom, in which cases."""
+    if wanted.rounds < 1:
+        raise ValueError(f"--rounds must be at least 1, got {wanted.rounds}")
+    if wanted.kind is not None and wanted.kind not in KINDS:
+        raise ValueError(
+            f"there is no benchmark {wanted.kind!r}, only {', '.join(KINDS)}{suggestion(wanted.kind, KINDS)}"
+        )
+    if wanted.kind is None and trained is not None:
+        return []
+    duels = [duel for kind in ([wanted.kind] if wanted.kind else KINDS) for duel in _of(kind, wanted)]
+    return duels if wanted.memory else suite.without_memory(duels)
+
+
+def _of(kind: str, wanted: Wanted) -> list[Duel]:
+    shapes = _shapes(kind, wanted)
+    masks = _chosen("--masks", wanted.masks, MASKS)
+    home = memory.home(Case(kind, *shapes[0]))
+    names = _names(home.contenders(wanted.peers), wanted.attention)
+    if kind == "layer":
+        modes = _chosen("--modes", wanted.modes, MODES) or list(MODES)
+        growing = wanted.lengths is not None or wanted.batches is not None
+        if growing:  # how one thing grows, not who is fastest: beside vanilla alone
+            return suite.layer_duels(names, shapes, masks or ["full"], modes, (), straightforward=False)
+        return suite.layer_duels(names, shapes, masks or list(MASKS), modes)
+    if kind == "decode":
+        return suite.decode_duels(names, shapes, _numbers("--beams", wanted.beams))
+    if masks is not None and "causal" in masks:
+        raise ValueError("--masks causal is for layers; encoders see the whole text")
+    return suite.model_duels(kind, names, shapes, masks or ["full"])
+
+
+def _names(known: list[str], attention: str | None) -> list[str]:
+    if attention is None:
+        return known
+    chosen = split(attention)
+    for name in chosen:
+        if name not in known:
+            # Any spec will do; what is neither known nor a spec is refused with close matches.
+            layers.has_straightforward(name)
+    return chosen
+
+
+def _shapes(kind: str, wanted: Wanted) -> list[tuple[int, int]]:
+    chosen = []
+    if wanted.lengths is not None:
+        chosen += [(1, length) for length in _numbers("--lengths", wanted.lengths)]
+    if wanted.batches is not None:
+        chosen += [(batch, BATCH_LENGTH) for batch in _numbers("--batches", wanted.batches)]
+    if wanted.shapes is None and chosen:
+        return chosen
+    for text in (wanted.shapes or SHAPES[kind]).split(","):
+        batch, times, length = text.strip().partition("x")
+        if not times:
+            raise ValueError(f"--shapes are written BATCHxLENGTH, such as 16x512, got {text!r}")
+        chosen.append((*_numbers("--shapes", batch), *_numbers("--shapes", length)))
+    return chosen
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    try:
+        numbers = [int(number) for number in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{option} takes whole numbers, got {text!r}") from None
+    if min(numbers) < 1:
+        raise ValueError(f"{option} must be at least 1, got {min(numbers)}")
+    return numbers
+
+
+def _chosen(option: str, text: str | None, known: Sequence[str]) -> list[str] | None:
+    if text is None:
+        return None
+    chosen = [name.strip() for name in text.split(",")]
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"{option} are {', '.join(known)}, got {name!r}{suggestion(name, known)}")
+    return chosen
+
+
+class _Printer:
+    """A heading for each case, a line for each contender."""
+
+    def __init__(self, total: int, rounds: int, quiet: bool) -> None:
+        self.total, self.rounds, self.quiet = total, rounds, quiet
+        self.case: Case | None = None
+
+    def __call__(self, number: int, duel: Duel, found: Measurement | str) -> None:
+        if self.quiet:
+            return
+        if duel.case != self.case:
+            self.case = duel.case
+            print(f"\n{duel.case.kind}, {duel.case}   ({number + 1} of {self.total}; medians, more than 1x is faster)")
+        if isinstance(found, str):
+            print(f"  {duel.contender:26}{'':>10}  left out: {found}", flush=True)
+            return
+        cells = [f"{ratio:6.2f}x {name}" for name, ratio in found.ratios.items()]
+        cells += [f"{found.megabytes:6.0f} MB"] if found.megabytes is not None else []
+        cells += [f"{name} {number:.0f} MB" for name, number in found.rival_megabytes.items()]
+        cells += [f"{found.gemm_share:4.0%} of GEMM"] if found.gemm_share is not None else []
+        cells += [f"{found.cache_bytes:.0f} B/token"] if found.cache_bytes is not None else []
+        print(f"  {duel.contender:26}{found.seconds * 1e3:9.1f}ms  {'  '.join(cells)}", flush=True)
+
+    def note(self, text: str) -> None:
+        if not self.quiet:
+            print(text, flush=True)

@@ -1,0 +1,161 @@
+"""Bars: which there are, and on which side of its bound a number lies."""
+
+import pytest
+from sample_record import sample_record
+
+from synthattn.bench.bars import Bar, bars, outcomes, verdict
+from synthattn.bench.record import Case, LowRank, Measurement, Record
+
+BATCH_FREE = ["random", "fixed_random", "factorized_random"]
+KEYLESS = [*BATCH_FREE, "dense", "factorized_dense", "random+dense"]
+MIXED = ["random+vanilla", "dense+vanilla", "factorized_random+vanilla"]
+MIDDLE, LONG = (16, 512), (4, 2048)
+MASKS = ["full", "causal", "padded"]
+
+
+def speeds() -> list[tuple[int, str, Case, str, float]]:
+    """Requirement, contender, case, rival and bound of every ratio that has a bar."""
+    found = []
+    for shape in (MIDDLE, LONG):
+        for mask in MASKS:
+            tested, trained = (Case("layer", *shape, mode, mask) for mode in ("eval", "train"))
+            for rival in ("vanilla", "nn.MultiheadAttention"):
+                found += [(1, name, tested, rival, 2.0) for name in BATCH_FREE]
+                found += [(1, name, trained, rival, 1.8) for name in BATCH_FREE]
+            found += [(2, "dense", tested, "vanilla", 1.05), (2, "random+vanilla", tested, "vanilla", 0.95)]
+            found += [(2, name, trained, "vanilla", 0.85 if shape == MIDDLE else 0.75) for name in MIXED]
+            found += [(2, "vanilla", case, "straightforward", 1.0) for case in (tested, trained)]
+            found += [(2, "relative+vanilla", tested, "straightforward", 1.0)]
+    train = Case("train", 8, 512, "train")
+    found += [(3, "random", train, "dynamicconv", 1.6), (3, "random", train, "vanilla", 1.15)]
+    found += [(3, "vanilla", train, "Hugging Face T5", 1.0)]
+    for beams in (1, 4):
+        case = Case("decode", 8, 128, beams=beams)
+        found += [(4, name, case, "vanilla", 1.2) for name in KEYLESS]
+        found += [(4, name, case, "Hugging Face T5", 1.5) for name in KEYLESS]
+    return found
+
+
+def one(*measurements: Measurement) -> Bar:
+    (bar,) = bars(Record(measurements=list(measurements)))
+    return bar
+
+
+def sides(bound: float) -> list[tuple[float, bool]]:
+    return [(bound - 1e-9, False), (bound, True), (bound + 1e-9, True)]
+
+
+@pytest.mark.parametrize(("number", "name", "case", "rival", "bound"), speeds())
+def test_speed(number, name, case, rival, bound):
+    for ratio, holds in sides(bound):
+        bar = one(Measurement(name, case, 1.0, 0.0, {rival: ratio}))
+        assert (bar.number, bar.found, bar.bound, bar.better) == (number, ratio, bound, "at least")
+        assert bar.holds == holds
+        assert name in bar.claim
+        assert rival in bar.claim
+        assert str(case) in bar.claim
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_memory_of_mixtures(name):
+    for share, holds in ((0.4 - 1e-9, True), (0.4, True), (0.4 + 1e-9, False)):
+        measured = Measurement(
+            name, Case("layer", *LONG, "train"), 1.0, 0.0, {}, 1000 * share, {"straightforward": 1000.0, "other": 1.0}
+        )
+        bar = one(measured)
+        assert (bar.number, bar.better, bar.bound, bar.holds) == (2, "at most", 0.4, holds)
+
+
+@pytest.mark.parametrize("name", KEYLESS)
+@pytest.mark.parametrize("beams", [1, 4])
+def test_cache_beside_that_of_vanilla_in_the_same_case(name, beams):
+    case, other = Case("decode", 8, 128, beams=beams), Case("decode", 8, 128, beams=5 - beams)
+    for share, holds in ((0.5, True), (0.5 + 1e-9, False)):
+        found = Measurement(name, case, 1.0, 0.0, cache_bytes=1000 * share)
+        vanilla = Measurement("vanilla", case, 1.0, 0.0, cache_bytes=1000.0)
+        elsewhere = Measurement("vanilla", other, 1.0, 0.0, cache_bytes=7.0)
+        bar = one(elsewhere, found, vanilla)
+        assert (bar.number, bar.better, bar.holds) == (4, "at most", holds)
+        assert bars(Record(measurements=[elsewhere, found])) == []
+
+
+@pytest.mark.parametrize("name", BATCH_FREE)
+@pytest.mark.parametrize("shape", [MIDDLE, LONG])
+def test_share_of_plain_products(name, shape):
+    for share, holds in sides(0.75):
+        bar = one(Measurement(name, Case("layer", *shape), 1.0, 0.0, gemm_share=share))
+        assert (bar.number, bar.found, bar.holds) == (5, share, holds)
+
+
+def test_low_rank_inference_keeps_its_promise():
+    for error, holds in ((0.002, True), (0.002001, False)):
+        (bar,) = bars(Record(low_rank=[LowRank("layer 3", 2048, 4, 0.002, error, [5], 1.5)]))
+        assert (bar.number, bar.holds) == (6, holds)
+        assert "layer 3, 4x2048" in bar.claim
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("random", Case("layer", 16, 513)),
+        ("random", Case("layer", 4, 512)),
+        ("dense+vanilla", Case("layer", 16, 512)),
+        ("dense", Case("layer", 16, 512, "train")),
+        ("linformer", Case("layer", 16, 512)),
+        ("dense", Case("train", 8, 512, "train")),
+        ("random", Case("train", 8, 128, "train")),
+        ("random", Case("model", 8, 512)),
+        ("random", Case("decode", 8, 128, beams=2)),
+        ("random+vanilla", Case("decode", 8, 128)),
+    ],
+)
+def test_nothing_else_has_a_bar(name, case):
+    ratios = {"vanilla": 0.1, "nn.MultiheadAttention": 0.1, "dynamicconv": 0.1, "Hugging Face T5": 0.1}
+    measured = Measurement(name, case, 1.0, 0.0, ratios, 1.0, {"other": 1.0}, cache_bytes=1.0)
+    assert bars(Record(measurements=[measured])) == []
+
+
+@pytest.mark.parametrize(
+    "case", [Case("layer", 16, 512, "train"), Case("layer", 16, 512, mask="causal"), Case("layer", 1, 512)]
+)
+def test_share_of_products_is_asked_of_whole_inputs_only(case):
+    assert bars(Record(measurements=[Measurement("random", case, 1.0, 0.0, gemm_share=0.1)])) == []
+
+
+def test_requirements_say_how_many_hold_and_which_is_narrowest():
+    record = sample_record()
+    found = bars(record)
+    every = outcomes(found)
+    assert sum(len(outcome.bars) for outcome in every) == len(found)
+    assert {outcome.worst.number for outcome in every} == {1, 2, 3, 4, 5, 6}
+    # Three of ours, two shapes, three masks, for each rival and mode.
+    assert [len(outcome.bars) for outcome in every if outcome.worst.number == 1] == [18] * 4
+    for outcome in every:
+        assert outcome.holds == all(bar.holds for bar in outcome.bars)
+        assert outcome.holds == outcome.worst.holds
+        assert outcome.held == sum(bar.holds for bar in outcome.bars)
+
+
+def test_the_narrowest_of_errors_is_the_largest():
+    layers = [LowRank("layer", n, 1, 0.01, error, [], 1.0) for n, error in ((1, 0.0), (2, 0.009), (3, 0.003))]
+    (outcome,) = outcomes(bars(Record(low_rank=layers)))
+    assert outcome.worst.found == 0.009
+
+
+def test_verdict_has_a_line_for_each_that_falls_short():
+    case = Case("layer", 16, 512, "train", "padded")
+    record = Record(
+        measurements=[
+            Measurement("random", case, 1.0, 0.0, {"vanilla": 1.79999, "straightforward": 3.0}),
+            Measurement("dense+vanilla", case, 1.0, 0.0, {"vanilla": 0.66}),
+        ]
+    )
+    assert verdict(record).splitlines() == [
+        "1 of 3 bars hold",
+        # With as many digits as it takes to see that it is less.
+        "  falls short: requirement 1: random, layer 16x512, train, padded: 1.79999 times as fast as vanilla, "
+        "at least 1.8 wanted",
+        "  falls short: requirement 2: dense+vanilla, layer 16x512, train, padded: 0.660 times as fast as vanilla, "
+        "at least 0.85 wanted",
+    ]
+    assert verdict(Record()) == "0 of 0 bars hold"

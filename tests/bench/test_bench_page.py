@@ -1,0 +1,288 @@
+"""Tables and page of a benchmark: whole, safe, and without what was not measured."""
+
+import dataclasses
+import itertools
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+
+import pytest
+from sample_record import CONTENDERS, sample_record
+
+from synthattn.bench.markdown import markdown
+from synthattn.bench.page import page
+from synthattn.bench.plots import Dot, Line, Scale, curves, dots
+from synthattn.bench.record import Case, LowRank, Measurement, Record
+from synthattn.bench.tables import sections
+from synthattn.report.tables import NOTHING, TIMES
+
+NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
+BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)
+VOID = {"meta", "wbr", "br"}
+HOSTILE = "</title></style>--><img src=x onerror=\"alert('x')\">&amp;|<svg onload=alert(1)>`"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Reader(HTMLParser):
+    """What a page consists of; fails where an element is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"{tag} ends at {self.getpos()}"
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def text(self, tag: str) -> str:
+        return "".join(text for inside, text in self.texts if inside == tag)
+
+    def sections(self) -> set[str | None]:
+        return {attributes["id"] for tag, attributes in self.tags if tag == "section"}
+
+
+def measured(kind: str, length: int = 33) -> Measurement:
+    return Measurement("random", Case(kind, 3, length), 0.002, 0.01, {"vanilla": 1.5})
+
+
+PARTS = {
+    "layer": Record(measurements=[measured("layer")]),
+    "model": Record(measurements=[measured("model")]),
+    "train": Record(measurements=[measured("train")]),
+    "decode": Record(measurements=[measured("decode")]),
+    "growth-length": Record(measurements=[measured("layer", length) for length in (7, 11, 13)]),
+    "growth-batch": Record(
+        measurements=[dataclasses.replace(measured("layer"), case=Case("layer", batch, 7)) for batch in (2, 3, 5)]
+    ),
+    "low-rank": Record(low_rank=[LowRank("layer 1", 64, 2, 0.01, 0.005, [3, 5], 1.7)]),
+}
+TITLES = {
+    "layer": "## The attention layer",
+    "model": "## A whole encoder, forward",
+    "train": "## A whole encoder, training step",
+    "decode": "## Generation",
+    "growth-length": "## Growth with the length",
+    "growth-batch": "## Growth with the batch",
+    "low-rank": "## Low-rank inference",
+}
+
+
+def test_one_file_that_asks_for_nothing_else():
+    text = page(sample_record())
+    reader = Reader(text)
+    assert {tag for tag, _ in reader.tags}.isdisjoint({"link", "img", "script", "iframe", "object", "embed", "base"})
+    for _, attributes in reader.tags:
+        assert not {"src", "srcset", "xlink:href", "action"} & attributes.keys()
+        assert (attributes.get("href") or "#").startswith("#")
+        assert not any(name.startswith("on") for name in attributes)
+    assert set(re.findall(r"https?:[^\s\"')]*", text)) == {"http://www.w3.org/2000/svg"}
+    assert "@import" not in text
+    assert "url(" not in text
+    policies = [a["content"] or "" for tag, a in reader.tags if tag == "meta" and a.get("http-equiv")]
+    assert len(policies) == 1
+    assert policies[0].startswith("default-src 'none'")
+    assert len(text.encode()) < 2_000_000
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_section_is_there_when_its_data_are(part):
+    record = PARTS[part]
+    assert [section.key for section in sections(record)] == [part]
+    reader = Reader(page(record))
+    expected = {part, "made"} | ({"bars"} if part == "low-rank" else set())
+    assert reader.sections() == expected
+    assert {a["href"] for tag, a in reader.tags if tag == "a"} == {f"#{key}" for key in expected}
+    heads = [line for line in markdown(record).splitlines() if line.startswith("## ")]
+    assert heads == [TITLES[part], *(["## Bars"] if part == "low-rank" else [])]
+
+
+def test_everything_and_nothing():
+    record = sample_record()
+    assert [section.key for section in sections(record)] == list(PARTS)
+    assert Reader(page(record)).sections() == {*PARTS, "bars", "made"}
+    assert [line for line in markdown(record).splitlines() if line.startswith("## ")] == [*TITLES.values(), "## Bars"]
+    assert sections(Record()) == []
+    assert Reader(page(Record())).sections() == {"made"}
+    assert "##" not in markdown(Record()).removeprefix("#")
+
+
+def test_the_page_says_which_bars_fall_short():
+    record = sample_record()
+    reader = Reader(page(record))
+    verdicts = [text for tag, text in reader.texts if tag == "span" and text in ("holds", "falls short")]
+    assert set(verdicts) == {"holds", "falls short"}
+    kinds = [a.get("class") for tag, a in reader.tags if tag == "span" and (a.get("class") or "").startswith("mark")]
+    assert kinds == [f"mark {'better' if word == 'holds' else 'worse'}" for word in verdicts]
+    assert re.search(r"\d+ of \d+ bars hold\.", reader.text("p"))
+
+
+def test_plots_are_drawn_with_their_numbers():
+    text = page(sample_record())
+    found = re.findall(r"<svg xmlns.*?</svg>", text, flags=re.DOTALL)
+    for svg in found:
+        ElementTree.fromstring(svg)
+    # Layers in two shapes and modes; model; train; one and four beams; two growths of time and memory; low rank.
+    assert len(found) == 4 + 1 + 1 + 2 + 8 + 1
+    titles = [each.text or "" for svg in found for each in ElementTree.fromstring(svg).iter(f"{SVG}title")]
+    assert any(re.fullmatch(rf"random\n16x512, eval, causal\n\d\.\d\d{TIMES} vanilla", title) for title in titles)
+    assert any(re.fullmatch(r"vanilla\nlength 8192: [\d,.]+ ms", title) for title in titles)
+    assert "nan" not in "".join(found).lower()
+
+
+def test_growth_alone_gets_no_table_of_its_own():
+    record = sample_record()
+    (layer,) = [section for section in sections(record) if section.key == "layer"]
+    assert [table.title for table in layer.tables] == ["16x512, eval", "16x512, train", "4x2048, eval", "4x2048, train"]
+    for table in layer.tables:
+        assert table.rows == list(CONTENDERS)
+
+
+def test_texts_stay_texts():
+    record = sample_record()
+    attacked = Record(
+        command=HOSTILE,
+        machine=HOSTILE,
+        versions={HOSTILE: HOSTILE},
+        started=HOSTILE,
+        measurements=[
+            dataclasses.replace(
+                m,
+                contender=m.contender + HOSTILE,
+                ratios={name + HOSTILE: value for name, value in m.ratios.items()} | m.ratios,
+                rival_megabytes={name + HOSTILE: value for name, value in m.rival_megabytes.items()},
+            )
+            for m in record.measurements
+        ],
+        low_rank=[dataclasses.replace(each, layer=HOSTILE, note=HOSTILE) for each in record.low_rank],
+        skipped=[HOSTILE],
+    )
+    plain, reader = Reader(page(record)), Reader(page(attacked))
+    assert {tag for tag, _ in reader.tags} <= {tag for tag, _ in plain.tags}
+    assert not any(name.startswith("on") for _, attributes in reader.tags for name in attributes)
+    assert HOSTILE in reader.text("li")
+    assert HOSTILE in reader.text("code")
+    written = markdown(attacked)
+    rows = [line for line in written.replace("\\|", "").splitlines() if line.startswith("|")]
+    for row, after in itertools.pairwise(rows):
+        # Within a table, all rows have as many cells.
+        if set(after) <= set("|-: "):
+            assert row.count("|") == after.count("|")
+    outside = "".join(line for line in written.split("```")[::2])
+    assert "<img" not in outside
+
+
+def test_markdown_begins_with_how_it_was_made():
+    record = sample_record()
+    lines = markdown(record).splitlines()
+    about = lines[2]
+    assert about.startswith("Written by `synthattn bench`, not by hand: ")
+    for text in (record.machine, "2 threads", "torch 2.13.0+cpu", "7 interleaved rounds"):
+        assert text in about
+    assert "noise between machines" in lines[4]
+    assert f"- {record.skipped[0]}" in lines
+    assert "Left out" not in markdown(dataclasses.replace(record, skipped=[]))
+
+
+def test_cells_of_a_layer():
+    case = Case("layer", 3, 7, "train")
+    ratios = {"straightforward": 12.34, "vanilla": 1.005, "nn.MultiheadAttention": 2.0}
+    found = [
+        Measurement("dense", case, 1.0, 0.0, ratios, 12.0, {"straightforward": 345.6}, 7.89, 0.811),
+        Measurement("dense", dataclasses.replace(case, mask="causal"), 1.0, 0.0, {"vanilla": 3.0}),
+        Measurement("linformer", case, 1.0, 0.0, {"vanilla": 0.5}, 9.5),
+    ]
+    lines = markdown(Record(measurements=found)).splitlines()
+    at = lines.index("### 3x7, train")
+    assert lines[at:] == [
+        "### 3x7, train",
+        "",
+        f"full: {TIMES} vanilla / {TIMES} nn.MultiheadAttention / {TIMES} straightforward.  ",
+        "MB, full: its own / straightforward.",
+        "",
+        f"| Attention | full | causal, {TIMES} vanilla | MB, full | GFLOP, full | GEMM share, full |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| `dense` | 1.00 / 2.00 / 12.3 | 3.00 | 12.0 / 346 | 7.89 | 0.81 |",
+        "| `linformer` | 0.50 / - / - | - | 9.50 / - | - | - |".replace(" -", f" {NOTHING}"),
+    ]
+
+
+def test_cells_of_growth():
+    points = [(512, 0.001, 1.0), (1024, 0.002, 4.0), (2048, 0.004, 16.0)]
+    found = [
+        Measurement("dense", Case("layer", 1, n), seconds, 0.0, {"vanilla": 2.0}, megabytes)
+        for n, seconds, megabytes in points
+    ]
+    lines = markdown(Record(measurements=found)).splitlines()
+    assert "| `dense` | 1.00 (1.00) | 2.00 (2.00) |" in lines
+    assert "| Attention | length 512 | length 1024 | length 2048 |" in lines
+    assert "| `dense` | 1.00 / 2.00 / 1.00 | 2.00 / 2.00 / 4.00 | 4.00 / 2.00 / 16.0 |" in lines
+
+
+def test_cells_of_generation_and_low_rank():
+    found = [
+        Measurement("random", Case("decode", 8, 128, beams=beams), 1.0, 0.0, {"vanilla": 1.25}, cache_bytes=12288.0)
+        for beams in (1, 4)
+    ]
+    low_rank = [
+        LowRank("layer 1", 64, 2, 0.01, 0.005, [3, 5], 1.7),
+        LowRank("layer 2", 64, 2, 0.01, 0.0, [], 1.0, "why"),
+    ]
+    lines = markdown(Record(measurements=found, low_rank=low_rank)).splitlines()
+    assert "| `random` | 1.25 | 1.25 | 12,288 / 12,288 |" in lines
+    assert f"| `layer 1` | 2 | 64 | 0.010 | 0.0050 | 3 to 5 | 1.70 | {NOTHING} |" in lines
+    assert "| `layer 2` | 2 | 64 | 0.010 | 0 | exact | 1.00 | why |" in lines
+
+
+@pytest.mark.parametrize("values", [[1.0], [0.97, 1.03], [0.01, 1.0, 40_000.0]])
+def test_scales_have_ticks_inside(values):
+    scale = Scale(values, 50.0, 350.0)
+    assert 1 <= len(scale.ticks) <= 300 / 34
+    for value in [*values, *scale.ticks]:
+        assert 50 <= scale(value) <= 350
+    assert Scale(values, 350.0, 50.0)(values[0]) >= Scale(values, 350.0, 50.0)(values[-1])
+
+
+def test_equal_steps_are_equal_factors():
+    scale = Scale([1.0, 16.0], 0.0, 100.0)
+    assert scale(4.0) - scale(2.0) == pytest.approx(scale(2.0) - scale(1.0))
+
+
+def test_long_names_are_shortened_but_told():
+    name = "dense(window=15)+factorized_random+vanilla"
+    svg = dots("t", [Dot(name, "full", 2.0, name)], ["full"])
+    texts = [each.text for each in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    assert name not in texts
+    assert f"{name[:26]}…" in texts
+    assert [each.text for each in ElementTree.fromstring(svg).iter(f"{SVG}title")] == [name]
+
+
+def test_a_line_of_one_point_is_drawn():
+    ElementTree.fromstring(curves("t", "length", "ms", [Line(3, "dense", [(512.0, 1.0)], ["tip"])], guides=True))
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium to be found")
+def test_a_browser_shows_it(tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(page(sample_record()), encoding="utf-8")
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"]
+    command = [str(BROWSER), *flags, f"--user-data-dir={tmp_path / 'profile'}", file.as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert dom.count("<section") == len(PARTS) + 2
+    assert dom.count("<figure>") == 17

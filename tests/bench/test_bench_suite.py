@@ -1,0 +1,209 @@
+"""How a benchmark is done: who runs when, what counts as a product, what is checked first. No time is tested."""
+
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from synthattn.bench import layers, memory, record, suite, timing
+from synthattn.bench.products import products
+from synthattn.bench.record import Case, Measurement, Record
+from synthattn.bench.suite import Duel
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only when a contender says so."""
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def passes(*seconds: float):
+        each = itertools.cycle(seconds)
+
+        def run() -> None:
+            now[0] += next(each)
+
+        return run
+
+    return passes
+
+
+def test_rounds_are_interleaved_there_and_back():
+    order: list[str] = []
+    runs = {name: (lambda name=name: order.append(name)) for name in "abc"}
+    timing.interleaved(runs, 3)
+    assert "".join(order) == "abc" + "abc" + "cba" + "abc"
+
+
+def test_ratios_are_medians_of_ratios_within_a_round(clock):
+    # The first number is the warm-up; the machine is twice as slow in the second round.
+    times = timing.interleaved({"ours": clock(9, 1, 2, 1), "theirs": clock(9, 3, 6, 30)}, 3)
+    assert times.faster("ours", "theirs") == 3
+    assert times.median("theirs") == 6
+    assert times.spread("ours") == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("rounds", [0, -1])
+def test_no_rounds_are_refused(rounds):
+    with pytest.raises(ValueError, match=f"at least one round and one contender, got {rounds} and 1"):
+        timing.interleaved({"a": lambda: None}, rounds)
+
+
+def test_timing_leaves_chance_and_garbage_collection_alone():
+    import gc
+
+    before = torch.get_rng_state()
+    timing.interleaved({"a": lambda: torch.rand(3)}, 2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert gc.isenabled()
+
+
+def test_products_of_a_layer_and_of_its_backward_pass():
+    linear = torch.nn.Linear(6, 7)
+    x = torch.randn(5, 6, requires_grad=True)
+    found = products(lambda: linear(x).sum().backward())
+    # Forward; by the weight; by the input.
+    assert sorted(found.shapes.elements()) == sorted([(1, 5, 6, 7), (1, 7, 5, 6), (1, 5, 7, 6)])
+    assert found.gigaflop == 3 * 2 * 5 * 6 * 7 / 1e9
+
+
+def test_products_of_fused_attention():
+    query, key, value = (torch.randn(2, 3, n, 8, requires_grad=True) for n in (4, 5, 5))
+    found = products(lambda: F.scaled_dot_product_attention(query, key, value))
+    assert found.gigaflop == pytest.approx(2 * (2 * 2 * 3 * 4 * 5 * 8) / 1e9)
+    both = products(lambda: F.scaled_dot_product_attention(query, key, value).sum().backward())
+    assert both.gigaflop == pytest.approx(7 * (2 * 2 * 3 * 4 * 5 * 8) / 1e9), "2 forward, 5 backward, 1 of them again"
+
+
+def test_products_alone_are_the_same_products():
+    a, b = torch.randn(3, 4, 5), torch.randn(3, 5, 6)
+
+    def run() -> None:
+        torch.bmm(a, b)
+        torch.bmm(a, b)
+        a[0] @ b[0]
+
+    found = products(run)
+    assert products(found.alone()).shapes == found.shapes
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+@pytest.mark.parametrize("mask", ["full", "causal", "padded"])
+def test_every_layer_is_checked_and_runs(monkeypatch, mode, mask):
+    monkeypatch.setattr(layers, "D_MODEL", 32)
+    monkeypatch.setattr(layers, "HEADS", 4)
+    case = Case("layer", 2, 24, mode, mask)
+    for name in layers.contenders(peers=False):
+        if name == "linformer" and mask == "causal":
+            with pytest.raises(record.UnsupportedError, match="cannot be causal"):
+                layers.build(name, case)
+            continue
+        error = layers.check(name, case)
+        assert (error is None) == (name in layers.rivals.RIVALS or name in ("lightconv", "dynamicconv", "linformer"))
+        assert error is None or 0.0 <= error < 1e-4
+        layers.build(name, case)(case)()
+        if layers.has_straightforward(name):
+            ours, theirs = (layers._layer(each, 24) for each in (name, f"{layers.STRAIGHTFORWARD} {name}"))
+            if not name.startswith("dense(window"):
+                x = torch.randn(2, 24, 32)
+                arguments = layers.masks(mask, 2, 24)
+                torch.testing.assert_close(theirs(x, **arguments), ours(x, **arguments), rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_wrong_is_not_timed(monkeypatch):
+    monkeypatch.setattr(layers, "D_MODEL", 32)
+    monkeypatch.setattr(layers, "HEADS", 4)
+    honest = layers.SyntheticAttention.forward
+    wrong = lambda self, *args, **kwargs: honest(self, *args, **kwargs) * 1.001  # noqa: E731
+    monkeypatch.setattr(layers.SyntheticAttention, "forward", wrong)
+    for mode in ("eval", "train"):
+        with pytest.raises(ValueError, match=r"the output is off the reference by 1\.0e-03, more than 1e-04"):
+            suite.measure(Duel("random", Case("layer", 2, 8, mode), {"vanilla": "vanilla"}), 1)
+
+
+def test_a_duel_has_all_figures(monkeypatch):
+    monkeypatch.setattr(layers, "D_MODEL", 32)
+    monkeypatch.setattr(layers, "HEADS", 4)
+    monkeypatch.setattr(suite, "LEAST_SECONDS", 0.0)
+    (duel,) = suite.layer_duels(["random"], [(2, 16)], ["full"], ["eval"])
+    assert duel.rivals == {
+        "vanilla": "vanilla",
+        "nn.MultiheadAttention": "nn.MultiheadAttention",
+        "straightforward": "straightforward random",
+    }
+    found = suite.measure(duel, 2)
+    assert set(found.ratios) == set(duel.rivals)
+    assert all(ratio > 0 for ratio in found.ratios.values())
+    # Value and output projections of 2 x 16 tokens, and one product for each of 4 heads, examples side by side.
+    assert found.gigaflop == pytest.approx((2 * 2 * 32 * 32 * 32 + 2 * 4 * 16 * 16 * 16) / 1e9)
+    assert found.gemm_share is not None
+    if memory.available():
+        assert found.megabytes is not None
+        assert set(found.rival_megabytes) == {"straightforward"}
+
+
+@pytest.mark.skipif(not memory.available(), reason="this system does not tell the peak of a process")
+def test_memory_is_that_of_the_attention_matrices():
+    case = Case("layer", 4, 512, "eval")
+    # The straightforward layer writes 4 x 8 matrices of 512 x 512, the logits and their softmax: 2 x 33.6 MB.
+    written = memory.peak_megabytes(f"{layers.STRAIGHTFORWARD} vanilla", case)
+    fused = memory.peak_megabytes("vanilla", case)
+    assert written > 60
+    assert fused < written - 40
+
+
+def test_the_reason_of_a_failed_memory_process_is_said():
+    with pytest.raises(MemoryError, match=r"dense\(window=4\).*window must be a positive odd number"):
+        memory.peak_megabytes("dense(window=4)", Case("layer", 1, 8))
+
+
+def test_what_cannot_be_done_is_left_out_and_said(monkeypatch, tmp_path):
+    monkeypatch.setattr(layers, "D_MODEL", 32)
+    monkeypatch.setattr(layers, "HEADS", 4)
+    monkeypatch.setattr(suite, "LEAST_SECONDS", 0.0)
+    found = record.new("synthattn bench", 1)
+    said: list[Any] = []
+    kept: list[int] = []
+    duels = suite.without_memory(suite.layer_duels(["linformer", "random"], [(1, 8)], ["causal"], ["eval"]))
+    suite.run(duels, found, 1, lambda n, duel, what: said.append(what), lambda r: kept.append(len(r.measurements)))
+    assert found.skipped == ["linformer, 1x8, eval, causal: it cannot be causal"]
+    assert [m.contender for m in found.measurements] == ["random"]
+    assert said[0] == "it cannot be causal"
+    assert kept == [1], "kept after every measurement"
+    found.save(tmp_path / "record.json")
+    assert record.load(tmp_path / "record.json") == found
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"measurements": [], "low_rank": [], "unknown": 1}', "\xff"])
+def test_a_damaged_record_is_named(tmp_path, text):
+    file = tmp_path / "record.json"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"record\.json is not a record of synthattn bench"):
+        record.load(file)
+
+
+def test_records_are_merged_and_the_later_figure_counts():
+    case = Case("layer", 1, 8)
+    one = Record("first", 7, "m", 2, {}, "", 1.0, [Measurement("random", case, 2.0, 0.0)], [], ["a"])
+    two = Record("second", 9, "m", 2, {}, "", 2.0, [Measurement("random", case, 1.0, 0.0)], [], ["a", "b"])
+    both = record.merged([one, two])
+    assert [m.seconds for m in both.measurements] == [1.0]
+    assert (both.command, both.rounds, both.seconds, both.skipped) == ("first; second", 7, 3.0, ["a", "b"])
+
+
+def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    file = tmp_path / "record.json"
+    Record("good").save(file)
+
+    def full(self: Path, *args: Any, **kwargs: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="no space"):
+        Record("bad").save(file)
+    assert json.loads(file.read_bytes())["command"] == "good"
