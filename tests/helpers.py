@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -70,14 +71,23 @@ def padding(length: int = LENGTH, batch: int = BATCH) -> Tensor:
 
 
 @contextmanager
-def blockwise_for_all(block: int = 64) -> Iterator[None]:
-    """Send inputs of any size through the blockwise path, in several blocks."""
-    saved = blockwise.SMALL_EXAMPLE, blockwise.BLOCK_ELEMENTS
-    blockwise.SMALL_EXAMPLE, blockwise.BLOCK_ELEMENTS = 0, block
-    try:
+def blockwise_for_all(block: int = 64, kept: int = 0) -> Iterator[None]:
+    """Send inputs of any size through the blockwise path, in blocks of so many entries of a head, keeping so many bytes
+    of weights for the backward pass."""
+    rows = max(1, min(128, block // 16))
+    changed = {
+        "SMALL_EXAMPLE": 0,
+        "HEAD_ELEMENTS": block,
+        "LEAST_ROWS": 1,
+        "BLOCK_ELEMENTS": block,
+        "CAUSAL_ROWS": rows,
+        "FUSED_ROWS": rows,
+        "KEPT_BYTES": kept,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in changed.items():
+            patch.setattr(blockwise, name, value)
         yield
-    finally:
-        blockwise.SMALL_EXAMPLE, blockwise.BLOCK_ELEMENTS = saved
 
 
 def with_gradients(y: Tensor, layer: SyntheticAttention, inputs: list[Tensor]) -> dict[str, Tensor]:

@@ -57,5 +57,6 @@ def test_any_layer_on_any_input(data):
         masks["attn_mask"] = data.draw(st.sampled_from([forbidden, as_float]), label="kind")
     if data.draw(st.booleans(), label="positions"):
         masks["positions"] = torch.randint(longest, data.draw(st.sampled_from([(q,), (batch, q)])))
-    with blockwise_for_all(data.draw(st.sampled_from([1, 30, 10**6]), label="block")):
+    block = data.draw(st.sampled_from([1, 30, 100, 10**6]), label="block")
+    with blockwise_for_all(block, data.draw(st.sampled_from([0, 10**9]), label="kept")):
         assert_same(layer, x, memory, **masks)

@@ -10,7 +10,7 @@ from helpers import MAX_LENGTH, make
 from helpers import padding as padding_of
 from helpers import tokens as tokens_of
 from synthattn import batch_free, reference
-from synthattn.layers import exponential_cache
+from synthattn.layers import constants, exponential_cache
 
 LENGTH = 19  # long enough for keeping to pay
 
@@ -86,6 +86,15 @@ def edit_data_swapping_columns(layer):
     matrix.copy_(matrix.flip(-1))
 
 
+def edit_data_negating(layer):
+    for t in sources(layer):
+        t.data.neg_()
+
+
+def edit_one_entry_of_data(layer):
+    sources(layer)[0].data[0, 3, 1] += 0.01
+
+
 def edit_in_inference_mode(layer):
     with torch.inference_mode():
         edit_in_place(layer)
@@ -129,6 +138,8 @@ def sources(layer):
         edit_one_entry,
         edit_data,
         edit_data_swapping_columns,
+        edit_data_negating,
+        edit_one_entry_of_data,
         edit_in_inference_mode,
         assign_data,
         load,
@@ -137,7 +148,9 @@ def sources(layer):
         to_float32,
     ],
 )
-def test_never_stale(spec, change, causal):
+@pytest.mark.parametrize("large", [0, constants.LARGE])
+def test_never_stale(monkeypatch, spec, change, causal, large):
+    monkeypatch.setattr(constants, "LARGE", large)
     layer, x = make(spec).eval(), tokens()
     SPECS_OF[id(layer)] = spec
     before = run(layer, x, is_causal=causal)

@@ -143,8 +143,9 @@ def test_a_window_reaches_no_further():
     "spec", ["dense", "random+vanilla", "dense+vanilla", "factorized_dense", "dense(window=5)+vanilla"]
 )
 @pytest.mark.parametrize("block", [1, 100, 10**6])
-def test_blocks_of_any_size_agree(spec, block):
-    with blockwise_for_all(block):
+@pytest.mark.parametrize("kept", [0, 10**9])
+def test_blocks_of_any_size_agree(spec, block, kept):
+    with blockwise_for_all(block, kept):
         assert_same(make(spec), tokens(), key_padding_mask=padding(), is_causal=True)
         assert_same(make(spec), tokens())
 

@@ -120,9 +120,7 @@ def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
         )
     # A bias for the whole batch goes to the kernel in blocks, multiplied and masked while they are in the cache.
     if logits.bias.dim() == 3 and not mask.per_example and dropout == 0.0 and value.device.type == "cpu":
-        weight = logits.weight
-        weight = weight.to(query.dtype) if isinstance(weight, Tensor) else weight
-        return blockwise.attend_fused(query, key, value, logits.bias.to(query.dtype), weight, mask, features.scale)
+        return blockwise.attend_fused(query, key, value, logits.bias, logits.weight, mask, features.scale)
     bias = logits.weighed().bias
     assert bias is not None
     bias = bias.to(query.dtype)

@@ -53,15 +53,14 @@ def attend(
     logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask
 ) -> Float[Tensor, "batch heads q width"]:
     """Softmax(logits) @ value. Every row must keep at least one key."""
-    batch, heads, k, _ = value.shape
-    q = logits.query_length
+    batch, heads = value.shape[:2]
     features = tuple(
         Features(f.query.expand(batch, -1, -1, -1), f.key.expand(*f.key.shape[:-3], heads, -1, -1), f.scale)
         for f in (logits.features if len(logits.features) == 1 else [f.scaled() for f in logits.features])
     )
-    bias = _with_mask(logits.bias, mask, value, q)
+    bias = _with_mask(logits.bias, mask, value, logits.query_length)
     logits = Logits(features, bias, logits.compact)
-    plan = _Plan.make(logits, mask, batch, heads, q, k)
+    plan = _Plan.make(logits, value, mask)
     return _Blockwise.apply(plan, value, bias, *_inputs(logits))  # pyright: ignore[reportReturnType]
 
 
@@ -75,13 +74,11 @@ def attend_fused(
     scale: float,
 ) -> Float[Tensor, "batch heads q width"]:
     """Torch's fused kernel with a bias that all examples share and that needs no gradient, times a weight."""
-    batch, heads, q, _ = query.shape
-    k = key.shape[-2]
     if mask.allowed is not None and weight is not None:  # minus infinity times a weight of zero would not be masked
         bias, weight = bias * weight, None
-    masked = _with_mask(bias, mask, value, q)
+    masked = _with_mask(bias, mask, value, query.shape[-2])
     assert masked is not None
-    plan = _Plan.make(Logits((Features(query, key, scale),)), mask, batch, heads, q, k)
+    plan = _Plan.make(Logits((Features(query, key, scale),)), value, mask)
     return _fused(query, key, value, masked, weight, plan)
 
 
@@ -92,26 +89,38 @@ def _fused(
     batch, heads, q, _ = query.shape
     examples = [slice(0, batch)] if plan.kept is None else [slice(b, b + 1) for b in range(batch)]
     large = weight is not None and heads * q * plan.k > BLOCK_ELEMENTS
-    height = FUSED_ROWS if plan.causal or large else q
-    results = []
-    for some in examples:
-        parts = []
-        for rows in _slices(q, height):
+    results: list[list[Tensor]] = [[] for _ in examples]
+    for rows in _slices(q, FUSED_ROWS if plan.causal or large else q):
+        block = (
+            _bias_of(bias, weight, rows, plan)
+            .to(query.dtype)
+            .expand(*bias.shape[:-3], heads, rows.stop - rows.start, -1)
+        )
+        for parts, some in zip(results, examples, strict=True):
             keys = plan.keys(some.start, rows.stop)
-            part = bias if bias.dim() == 3 else bias[some]
-            part = _take(part if part.shape[-2] == 1 else part[..., rows, :], keys, -1)
-            # Detached: a mask that requires a gradient, even where none is recorded, keeps torch from its fused kernel.
-            part = (part if weight is None else part * weight).detach()
-            part = part.expand(*part.shape[:-3], heads, rows.stop - rows.start, -1)
-            if plan.causal:
-                part = part.clone(memory_format=torch.contiguous_format) if weight is None else part.contiguous()
-                _forbid_future(part, rows, keys)
+            part = _take(block if block.dim() == 3 else block[some], keys, -1)
             part = part.expand(some.stop - some.start, *part.shape[-3:])
             chosen = (_take(t[some], keys, -2) for t in (key, value))
             part = F.scaled_dot_product_attention(query[some, :, rows], *chosen, attn_mask=part, scale=plan.scale)
             parts.append(part.transpose(1, 2))
-        results.append(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
-    return (results[0] if len(results) == 1 else torch.cat(results)).transpose(1, 2)
+    whole = [parts[0] if len(parts) == 1 else torch.cat(parts, dim=1) for parts in results]
+    return (whole[0] if len(whole) == 1 else torch.cat(whole)).transpose(1, 2)
+
+
+def _bias_of(
+    bias: Tensor, weight: Tensor | float | None, rows: slice, plan: "_Plan"
+) -> Float[Tensor, "*batch heads rows keys"]:
+    """Rows of a bias, weighed, and without the future."""
+    # Detached: a mask that requires a gradient, even where none is recorded, keeps torch from its fused kernel.
+    part = (bias if bias.shape[-2] == 1 else bias[..., rows, :]).detach()
+    if plan.causal:
+        part = part[..., : min(rows.stop, plan.k)].expand(*part.shape[:-2], rows.stop - rows.start, -1)
+    if weight is not None:
+        part = part * (weight.detach() if isinstance(weight, Tensor) else weight)
+    if plan.causal:
+        part = part.clone() if weight is None else part
+        _forbid_future(part, rows, slice(0, part.shape[-1]))
+    return part
 
 
 def _forbid_future(block: Float[Tensor, "*batch heads rows keys"], rows: slice, keys: "Keys") -> None:
@@ -158,7 +167,8 @@ class _Plan:
     """Whether a backward pass may follow; inside an autograd function that can no longer be told."""
 
     @classmethod
-    def make(cls, logits: Logits, mask: Mask, batch: int, heads: int, q: int, k: int) -> "_Plan":
+    def make(cls, logits: Logits, value: Tensor, mask: Mask) -> "_Plan":
+        (batch, heads, k, _), q = value.shape, logits.query_length
         height = min(q, CAUSAL_ROWS if mask.causal else max(LEAST_ROWS, HEAD_ELEMENTS // k))
         kept = None
         if mask.keep is not None and not mask.per_example:
@@ -173,7 +183,8 @@ class _Plan:
             kept,
             mask.causal,
             k,
-            torch.is_grad_enabled(),
+            torch.is_grad_enabled()
+            and any(t.requires_grad for t in (*_inputs(logits), logits.bias, value) if t is not None),
         )
 
     def keys(self, example: int, end: int) -> Keys:

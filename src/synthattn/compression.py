@@ -84,15 +84,15 @@ def _compress(name: str, layer: SyntheticAttention, error: float | None) -> Comp
 
 
 def _obstacle(layer: SyntheticAttention) -> str | None:
-    weight = layer.output.weight
     if not layer.synthesizer.batch_free:
         return f"{layer.spec} looks at the tokens"
+    if not is_plain_linear(layer.output) or not is_plain_module(layer.synthesizer):
+        return "hooks or adapters take part in it"
+    weight = layer.output.weight
     if layer.max_length is None:
         return f"{layer.spec} has no longest input"
     if weight.dtype not in (torch.float32, torch.float64):
         return f"{str(weight.dtype).removeprefix('torch.')} rounds more than low-rank weights would save"
-    if not is_plain_linear(layer.output) or not is_plain_module(layer.synthesizer):
-        return "hooks or adapters take part in it"
     with torch.no_grad():
         if not are_constant(all_sources(layer.synthesizer, layer.output)):
             return f"its parameters are on {weight.device} or not plain tensors"

@@ -33,11 +33,18 @@ def clock(monkeypatch):
     return passes
 
 
-def test_rounds_are_interleaved_there_and_back():
+@pytest.mark.parametrize("names", ["ab", "abc", "abcde"])
+def test_rounds_are_interleaved_in_changing_order(names):
     order: list[str] = []
-    runs = {name: (lambda name=name: order.append(name)) for name in "abc"}
-    timing.interleaved(runs, 3)
-    assert "".join(order) == "abc" + "abc" + "cba" + "abc"
+    runs = {name: (lambda name=name: order.append(name)) for name in names}
+    timing.interleaved(runs, 20)
+    rounds = ["".join(order[n : n + len(names)]) for n in range(0, len(order), len(names))]
+    assert len(rounds) == 21
+    assert all(sorted(each) == sorted(names) for each in rounds)
+    assert all(one != two for one, two in itertools.pairwise(order[len(names) :])), "nobody runs after itself"
+    if len(names) > 2:
+        followers = {(one, two) for one, two in itertools.pairwise(order)}
+        assert len(followers) == len(names) * (len(names) - 1), "everybody runs after everybody"
 
 
 def test_ratios_are_medians_of_ratios_within_a_round(clock):
@@ -108,7 +115,7 @@ def test_every_layer_is_checked_and_runs(monkeypatch, mode, mask):
         assert error is None or 0.0 <= error < 1e-4
         layers.build(name, case)(case)()
         if layers.has_straightforward(name):
-            ours, theirs = (layers._layer(each, 24) for each in (name, f"{layers.STRAIGHTFORWARD} {name}"))
+            ours, theirs = (layers.make(each, 24) for each in (name, f"{layers.STRAIGHTFORWARD} {name}"))
             if not name.startswith("dense(window"):
                 x = torch.randn(2, 24, 32)
                 arguments = layers.masks(mask, 2, 24)
@@ -158,7 +165,7 @@ def test_memory_is_that_of_the_attention_matrices():
 
 
 def test_the_reason_of_a_failed_memory_process_is_said():
-    with pytest.raises(MemoryError, match=r"dense\(window=4\).*window must be a positive odd number"):
+    with pytest.raises(ChildProcessError, match=r"dense\(window=4\).*window must be a positive odd number"):
         memory.peak_megabytes("dense(window=4)", Case("layer", 1, 8))
 
 

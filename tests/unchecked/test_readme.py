@@ -74,6 +74,16 @@ def test_the_results_in_the_readme_are_those_of_the_run_that_is_kept():
     assert (ROOT / "docs" / "demo" / "picture.svg").read_text() == picture(results)
 
 
+def test_the_figures_on_performance_are_those_of_the_records_that_are_kept():
+    from synthattn.bench.page import page
+
+    made = runpy.run_path(str(ROOT / "examples" / "update_performance.py"))
+    record = made["records"]()
+    shown = (ROOT / "docs" / "performance.md").read_text().split(made["BEGIN"])[1].split(made["END"])[0]
+    assert shown.strip() == made["part"](record).strip()
+    assert (ROOT / "docs" / "performance" / "report.html").read_text() == page(record)
+
+
 def test_the_example_of_the_layer_shows_that_random_learns_and_fixed_random_does_not():
     train = runpy.run_path(str(ROOT / "examples" / "layer.py"))["accuracy_after_training"]
     assert train("random") > 0.95

@@ -34,7 +34,7 @@ def contenders(peers: bool) -> list[str]:
 
 
 def build(name: str, case: Case, sizes: Sizes = SIZES) -> Callable[[Case], Run]:
-    model = writer(name, case.length, sizes)
+    model = make(name, case.length, sizes)
     return lambda case: lambda: generate(model, case)
 
 
@@ -42,7 +42,7 @@ def check(name: str, case: Case, sizes: Sizes = SIZES) -> float | None:
     """Compare with generation that computes everything anew for every token: a few tokens of two examples."""
     if name == T5:
         return None
-    model = writer(name, case.length, sizes)
+    model = make(name, case.length, sizes)
     case = dataclasses.replace(case, batch=2, length=min(case.length, CHECKED_TOKENS))
     shown = {"return_dict_in_generate": True, "output_logits": True}
     found, expected = (generate(model, case, use_cache=cache, **shown) for cache in (True, False))
@@ -61,13 +61,13 @@ def cache_bytes(name: str, case: Case, sizes: Sizes = SIZES) -> float:
     re-ordering beams takes turns with.
     """
     case = dataclasses.replace(case, batch=1, length=min(case.length, CHECKED_TOKENS))
-    written = generate(writer(name, case.length, sizes), case, return_dict_in_generate=True)
+    written = generate(make(name, case.length, sizes), case, return_dict_in_generate=True)
     cache = written.past_key_values.self_attention_cache
     kept = [t for layer in cache.layers for t in (layer.keys, layer.values) if t is not None]
     return sum(t.numel() * t.element_size() for t in kept) / (case.batch * case.beams * cache.get_seq_length())
 
 
-def writer(name: str, length: int, sizes: Sizes = SIZES) -> Any:
+def make(name: str, length: int, sizes: Sizes = SIZES) -> Any:
     """A model that can write so many tokens: any spec of ours, or T5."""
     torch.manual_seed(1)
     config = configuration("vanilla" if name == T5 else name, max(length, SOURCE), sizes)

@@ -11,7 +11,7 @@ from synthattn.bench import rivals
 from synthattn.bench.record import Case, UnsupportedError
 from synthattn.bench.timing import Run
 from synthattn.layers import SyntheticAttention
-from synthattn.layers.mixers import TokenMixer, build_mixer
+from synthattn.layers.mixers import Baseline, TokenMixer, build_mixer, parse_mixer
 from synthattn.masks import from_torch
 
 D_MODEL, HEADS = 512, 8
@@ -61,12 +61,12 @@ def contenders(peers: bool) -> list[str]:
 
 def has_straightforward(name: str) -> bool:
     """Whether a contender is a variant of ours with logits to write out."""
-    return not _foreign(name) and isinstance(_layer(name, 8), SyntheticAttention)
+    return not _foreign(name) and not any(isinstance(term, Baseline) for term in parse_mixer(name).terms)
 
 
 def build(name: str, case: Case) -> Callable[[Case], Run]:
     """``name`` is a spec, ``straightforward SPEC``, or one of the rivals."""
-    layer = _layer(name, case.length)
+    layer = make(name, case.length)
     if case.mask == "causal" and not getattr(layer, "can_be_causal", True):
         raise UnsupportedError("it cannot be causal")
     return lambda case: call(layer, case)
@@ -111,7 +111,7 @@ def check(name: str, case: Case) -> float | None:
     """Compare outputs and gradients with the paper's equations in plain code; None for the layers of others."""
     if _foreign(name) or name.startswith(STRAIGHTFORWARD):
         return None
-    layer = _layer(name, case.length).train(case.mode == "train")
+    layer = make(name, case.length).train(case.mode == "train")
     if not isinstance(layer, SyntheticAttention):
         return None  # compared with loops over the equations in the tests, there is no reference for any size
     batch = 1 if case.length > 1024 else 2
@@ -124,7 +124,8 @@ def check(name: str, case: Case) -> float | None:
     if layer.training:
         ours, theirs = (torch.autograd.grad(y.square().mean(), parameters) for y in (found, expected))
         # Gradients of a parameter that hardly matters are compared at the scale of all.
-        pairs["a gradient"] = tuple(torch.cat([g.flatten() for g in gradients]) for gradients in (ours, theirs))
+        together = [torch.cat([gradient.flatten() for gradient in each]) for each in (ours, theirs)]
+        pairs["a gradient"] = together[0], together[1]
     worst = 0.0
     for what, (found, expected) in pairs.items():
         error = float(((found - expected).abs().max() / expected.abs().max()).detach())
@@ -138,7 +139,8 @@ def _foreign(name: str) -> bool:
     return name in rivals.RIVALS or name in rivals.PEERS
 
 
-def _layer(name: str, length: int) -> nn.Module:
+def make(name: str, length: int) -> nn.Module:
+    """A contender: token vectors to token vectors."""
     torch.manual_seed(1)
     if _foreign(name):
         return (rivals.RIVALS | rivals.PEERS)[name](D_MODEL, HEADS, length)

@@ -34,7 +34,7 @@ def peak_megabytes(name: str, case: Case) -> float:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
-        raise MemoryError(f"{name}, {case}: the process that measures memory failed: {reason}")
+        raise ChildProcessError(f"{name}, {case}: {reason}")
     return float(done.stdout)
 
 
@@ -55,7 +55,7 @@ def _high_water() -> float:
     """Peak resident memory in megabytes. (ru_maxrss would start from the peak of the parent process.)"""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
+            return int(line.split()[1]) * 1024 / 1e6
     raise OSError("/proc/self/status has no VmHWM")
 
 

@@ -173,7 +173,7 @@ def contenders(peers: bool) -> list[str]:
 
 def build(name: str, case: Case, sizes: Sizes = SIZES) -> Callable[[Case], Run]:
     """The optimizer of a training step belongs to the model: what it keeps is there after the first step."""
-    model = encoder(name, case.length, sizes)
+    model = make(name, case.length, sizes)
     if case.kind != "train":
         model.eval()
         return lambda case: _forward(model, batch(case, sizes))
@@ -181,13 +181,6 @@ def build(name: str, case: Case, sizes: Sizes = SIZES) -> Callable[[Case], Run]:
     # The rate does not matter for speed, but must not lead to numbers that do, such as infinity.
     optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-5, fused=True)
     return lambda case: _step(model, optimizer, batch(case, sizes))
-
-
-def parameters(name: str, case: Case, sizes: Sizes = SIZES) -> int:
-    """How many numbers are learned."""
-    with torch.device("meta"):  # counting takes no memory
-        model = encoder(name, case.length, sizes)
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def check(name: str, case: Case, sizes: Sizes = SIZES) -> float | None:
@@ -199,10 +192,10 @@ def check(name: str, case: Case, sizes: Sizes = SIZES) -> float | None:
     if name in RIVALS or name in PEERS:
         return None
     case = dataclasses.replace(case, batch=2, length=min(case.length, CHECKED_LENGTH))
-    model: Any = encoder(name, case.length, sizes).train(case.kind == "train")
+    model: Any = make(name, case.length, sizes).train(case.kind == "train")
     example, errors = batch(case, sizes), {}
     if name == "vanilla":
-        t5: Any = encoder(T5, case.length, sizes)
+        t5: Any = make(T5, case.length, sizes)
         _copy_t5(model.model, t5.model)
         errors["the output of T5"] = difference(_outputs(model, example), _outputs(t5, example))
     compared = {"outputs": _outputs} | ({"gradients": _gradients} if case.kind == "train" else {})
@@ -229,7 +222,7 @@ def configuration(attention: str, length: int, sizes: Sizes = SIZES, **changes: 
     return presets.t5_small(attention, **(NO_DROPOUT | changes | {"max_position_embeddings": length} | dict(sizes)))
 
 
-def encoder(name: str, length: int, sizes: Sizes = SIZES) -> nn.Module:
+def make(name: str, length: int, sizes: Sizes = SIZES) -> nn.Module:
     """Any spec of ours, or one of the others: token ids and padding (True = none of the text), or None, to vectors."""
     others = RIVALS | PEERS
     torch.manual_seed(1)

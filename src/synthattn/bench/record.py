@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 KINDS = ("layer", "model", "train", "decode")
 """An attention layer alone; a whole encoder's forward pass; its training step; generation."""
@@ -79,6 +78,12 @@ class LowRank:
     speedup: float
     """Times as fast as the exact product, which was measured in the same rounds."""
     note: str = ""
+    run: str = ""
+    """The folder that it was trained in."""
+
+    @property
+    def case(self) -> tuple[object, ...]:
+        return self.run, self.layer, self.length, self.batch, self.error_wanted
 
 
 @dataclass
@@ -103,13 +108,13 @@ class Record:
         beside.write_text(json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n", encoding="utf-8")
         beside.replace(path)
 
-    def of(self, kind: str, **conditions: Any) -> list[Measurement]:
-        """The measurements of a kind for which all attributes of the case are as given."""
-        return [
-            m
-            for m in self.measurements
-            if m.case.kind == kind and all(getattr(m.case, name) == wanted for name, wanted in conditions.items())
-        ]
+    def of(self, kind: str) -> list[Measurement]:
+        return [m for m in self.measurements if m.case.kind == kind]
+
+    def leave_out(self, line: str) -> None:
+        """Note what was left out; once, also where a run goes on after a stop."""
+        if line not in self.skipped:
+            self.skipped.append(line)
 
 
 def load(path: Path) -> Record:
@@ -128,7 +133,7 @@ def merged(records: Iterable[Record]) -> Record:
     records = list(records)
     last = records[-1]
     measurements = {(m.contender, m.case): m for record in records for m in record.measurements}
-    low_rank = {(each.layer, each.length, each.batch): each for record in records for each in record.low_rank}
+    low_rank = {each.case: each for record in records for each in record.low_rank}
     return Record(
         command="; ".join(dict.fromkeys(record.command for record in records)),
         rounds=min(record.rounds for record in records),

@@ -78,8 +78,8 @@ def decode_duels(names: Sequence[str], shapes: Iterable[tuple[int, int]], beams:
     ]
 
 
-def measure(duel: Duel, rounds: int) -> Measurement:
-    """Check, time, and weigh one contender."""
+def measure(duel: Duel, rounds: int, say: Callable[[str], None] = print) -> Measurement:
+    """Check, time, and weigh one contender; ``say`` is told what could not be weighed."""
     case, home = duel.case, memory.home(duel.case)
     error = home.check(duel.contender, case)
     prepared = {duel.contender: home.build(duel.contender, case)(case)}
@@ -89,29 +89,41 @@ def measure(duel: Duel, rounds: int) -> Measurement:
     if duel.with_products:
         prepared[duel.contender]()  # what is computed once and kept does not count
         executed = products(prepared[duel.contender])
-        prepared[GEMM] = executed.alone()
+        if executed.shapes:
+            prepared[GEMM] = executed.alone()
+        else:  # torch's own fast path for whole layers shows nothing of what is in it
+            executed = None
     times = interleaved(prepared, rounds)
     if times.median(duel.contender) * rounds < LEAST_SECONDS:
         more = min(MOST_ROUNDS, int(LEAST_SECONDS / times.median(duel.contender)) + 1)
         times = interleaved(prepared, max(rounds, more))
     del prepared
-    weighed = duel.with_memory and memory.available()
+    own, others, note = _weigh(duel) if duel.with_memory and memory.available() else (None, {}, None)
+    if note is not None:
+        say(note)
     return Measurement(
         duel.contender,
         case,
         times.median(duel.contender),
         times.spread(duel.contender),
         {shown: times.faster(duel.contender, rival) for shown, rival in duel.rivals.items()},
-        memory.peak_megabytes(duel.contender, case) if weighed else None,
-        {
-            shown: memory.peak_megabytes(duel.rivals[shown], case)
-            for shown in (duel.with_rival_memory if weighed else ())
-        },
+        own,
+        others,
         None if executed is None else executed.gigaflop,
         None if executed is None else times.faster(duel.contender, GEMM),
         error,
         home.cache_bytes(duel.contender, case) if case.kind == "decode" else None,
     )
+
+
+def _weigh(duel: Duel) -> tuple[float | None, dict[str, float], str | None]:
+    """Memory of the contender and of its rivals, and what went wrong: no reason to throw away the times."""
+    try:
+        own = memory.peak_megabytes(duel.contender, duel.case)
+        others = {shown: memory.peak_megabytes(duel.rivals[shown], duel.case) for shown in duel.with_rival_memory}
+    except ChildProcessError as error:
+        return None, {}, f"memory of {error}"
+    return own, others, None
 
 
 def run(
@@ -129,10 +141,13 @@ def run(
     before = record.seconds
     for number, duel in enumerate(duels):
         try:
-            found = measure(duel, rounds)
-        except (MemoryError, NotImplementedError, UnsupportedError) as error:
-            record.skipped.append(f"{duel.contender}, {duel.case}: {error}")
-            say(number, duel, str(error))
+            found = measure(duel, rounds, record.leave_out)
+        except (RuntimeError, NotImplementedError, UnsupportedError) as error:
+            if isinstance(error, RuntimeError) and "alloc" not in str(error):
+                raise
+            reason = "more memory than there is" if isinstance(error, RuntimeError) else str(error)
+            record.leave_out(f"{duel.contender}, {duel.case}: {reason}")
+            say(number, duel, reason)
             continue
         record.measurements.append(found)
         record.seconds = before + time.monotonic() - start

@@ -1,6 +1,7 @@
 """Time as ratios within one run: what the machine does in a slow moment, it does to all."""
 
 import gc
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,21 +36,24 @@ class Times:
         return [theirs / ours for theirs, ours in pairs]
 
 
-def interleaved(runs: Mapping[str, Run], rounds: int, device: torch.device | None = None) -> Times:
-    """Run each once to warm up, then all of them in every round, there and back again: nobody always comes after the
-    one that empties the cache."""
+def interleaved(runs: Mapping[str, Run], rounds: int) -> Times:
+    """Run each once to warm up, then all of them in every round, in another order each time: nobody always comes after
+    the one that empties the cache, and nobody after itself, with its own data still there."""
     if rounds < 1 or not runs:
         raise ValueError(f"timing needs at least one round and one contender, got {rounds} and {len(runs)}")
     with undisturbed():
         for run in runs.values():
             run()
         seconds: dict[str, list[float]] = {name: [] for name in runs}
-        for number in range(rounds):
-            for name in list(runs) if number % 2 == 0 else list(reversed(runs)):
+        order, chance = list(runs), random.Random(0)
+        for _ in range(rounds):
+            last = order[-1]
+            chance.shuffle(order)
+            if order[0] == last:
+                order.reverse()
+            for name in order:
                 start = time.perf_counter()
                 runs[name]()
-                if device is not None and device.type == "cuda":
-                    torch.cuda.synchronize(device)
                 seconds[name].append(time.perf_counter() - start)
     return Times(seconds)
 

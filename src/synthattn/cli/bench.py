@@ -5,7 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from synthattn.bench import bars, layers, low_rank, markdown, memory, page, record, suite
+import torch
+
+from synthattn.bench import bars, low_rank, markdown, memory, page, record, suite
 from synthattn.bench.record import KINDS, Case, Measurement, Record
 from synthattn.bench.suite import Duel
 from synthattn.cli.settings import command
@@ -76,8 +78,10 @@ def _measured(
         if not resume:
             raise ValueError(f"{json_file} is there already; go on with it by --resume, or name another file")
         before = record.load(json_file)
-        if (before.machine, before.versions, before.rounds) != (found.machine, found.versions, found.rounds):
-            raise ValueError(f"{json_file} was measured otherwise (machine, versions or rounds); name another file")
+        if _circumstances(before) != _circumstances(found):
+            raise ValueError(
+                f"{json_file} was measured otherwise (machine, threads, versions or rounds); name another file"
+            )
         found = before
     elif resume:
         raise ValueError("--resume goes on with what --json wrote; there is no such file yet")
@@ -100,6 +104,10 @@ def _measured(
     return found, 0
 
 
+def _circumstances(found: Record) -> tuple[object, ...]:
+    return found.machine, found.threads, found.versions, found.rounds
+
+
 def plan(wanted: Wanted, trained: Path | None = None) -> list[Duel]:
     """Who is measured beside whom, in which cases."""
     if wanted.rounds < 1:
@@ -108,6 +116,10 @@ def plan(wanted: Wanted, trained: Path | None = None) -> list[Duel]:
         raise ValueError(
             f"there is no benchmark {wanted.kind!r}, only {', '.join(KINDS)}{suggestion(wanted.kind, KINDS)}"
         )
+    if wanted.kind not in (None, "layer") and wanted.modes is not None:
+        raise ValueError("--modes is for layers; model and train are the two modes of an encoder")
+    if wanted.kind == "decode" and wanted.masks is not None:
+        raise ValueError("--masks is for layers and encoders; generation is causal")
     if wanted.kind is None and trained is not None:
         return []
     duels = [duel for kind in ([wanted.kind] if wanted.kind else KINDS) for duel in _of(kind, wanted)]
@@ -118,7 +130,10 @@ def _of(kind: str, wanted: Wanted) -> list[Duel]:
     shapes = _shapes(kind, wanted)
     masks = _chosen("--masks", wanted.masks, MASKS)
     home = memory.home(Case(kind, *shapes[0]))
-    names = _names(home.contenders(wanted.peers), wanted.attention)
+    names = home.contenders(wanted.peers) if wanted.attention is None else split(wanted.attention)
+    with torch.device("meta"):  # mistakes are told before anything is measured
+        for name in names:
+            home.make(name, max(length for _, length in shapes))
     if kind == "layer":
         modes = _chosen("--modes", wanted.modes, MODES) or list(MODES)
         growing = wanted.lengths is not None or wanted.batches is not None
@@ -132,17 +147,6 @@ def _of(kind: str, wanted: Wanted) -> list[Duel]:
     return suite.model_duels(kind, names, shapes, masks or ["full"])
 
 
-def _names(known: list[str], attention: str | None) -> list[str]:
-    if attention is None:
-        return known
-    chosen = split(attention)
-    for name in chosen:
-        if name not in known:
-            # Any spec will do; what is neither known nor a spec is refused with close matches.
-            layers.has_straightforward(name)
-    return chosen
-
-
 def _shapes(kind: str, wanted: Wanted) -> list[tuple[int, int]]:
     chosen = []
     if wanted.lengths is not None:
@@ -150,13 +154,13 @@ def _shapes(kind: str, wanted: Wanted) -> list[tuple[int, int]]:
     if wanted.batches is not None:
         chosen += [(batch, BATCH_LENGTH) for batch in _numbers("--batches", wanted.batches)]
     if wanted.shapes is None and chosen:
-        return chosen
+        return list(dict.fromkeys(chosen))
     for text in (wanted.shapes or SHAPES[kind]).split(","):
         batch, times, length = text.strip().partition("x")
         if not times:
             raise ValueError(f"--shapes are written BATCHxLENGTH, such as 16x512, got {text!r}")
         chosen.append((*_numbers("--shapes", batch), *_numbers("--shapes", length)))
-    return chosen
+    return list(dict.fromkeys(chosen))
 
 
 def _numbers(option: str, text: str) -> list[int]:

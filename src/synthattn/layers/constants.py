@@ -1,7 +1,6 @@
 """What may be kept between calls: when tensors are constants, and whether they still are what they were."""
 
 import weakref
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +9,7 @@ from synthattn.logits import Logits
 from synthattn.synthesizers import Synthesizer, Tokens
 from synthattn.tracing import traced
 
-# Tables with more entries than this are remembered by sums of their bits. Smaller ones are cheaper to copy and compare.
+# Tables with more entries than this are remembered by sums. Smaller ones are cheaper to copy and compare.
 LARGE = 2**20
 
 
@@ -18,40 +17,62 @@ class Snapshot:
     """What tensors were, to tell whether they have changed.
 
     A tensor's version counter does not tell that: fused optimizers and edits through ``.data`` leave it as it is. So
-    the values are looked at, with each call.
+    the values are looked at as well, with each call.
     """
 
     def __init__(self, tensors: list[Tensor]) -> None:
-        self._were = [_remembered(t) for t in tensors]
+        self._were = [(t.dtype, t.shape, [part.clone() for part in _looked_at(t)]) for t in tensors]
+        self._counters = Counters(tensors)
 
     def current(self, tensors: list[Tensor]) -> bool:
         """Whether the tensors still are what they were."""
+        return self._counters.same(tensors) is not False and self._same_values(tensors)
+
+    def _same_values(self, tensors: list[Tensor]) -> bool:
         return len(tensors) == len(self._were) and all(
             t.dtype == dtype and t.shape == shape and all(map(torch.equal, _looked_at(t), known))
             for t, (dtype, shape, known) in zip(tensors, self._were, strict=True)
         )
 
 
-def _remembered(tensor: Tensor) -> tuple[torch.dtype, torch.Size, list[Tensor]]:
-    return tensor.dtype, tensor.shape, [t.clone() for t in _looked_at(tensor)]
-
-
 def _looked_at(tensor: Tensor) -> list[Tensor]:
-    """The values, or the sums of a large table's bits along its rows and along its columns.
+    """The values, or of a large table the sums of its bits along the rows and of its values along the columns.
 
-    Half the memory traffic of a comparison, and no copy. A change goes unnoticed only if it leaves all sums as they
-    were: no change of one entry does, nor any other order of rows or columns.
+    That is half the memory traffic of a comparison with a copy, and no copy. What the one sum misses, because it counts
+    modulo 2^64 (a change of many signs or exponents), the other sees, and what the other loses in rounding, the one.
     """
     tensor = tensor.detach()
-    words = tensor.shape[-1] * tensor.element_size() % 8 == 0 if tensor.dim() > 1 else False
-    if tensor.numel() <= LARGE or not words or not tensor.is_contiguous():
+    aligned = tensor.is_contiguous() and tensor.storage_offset() * tensor.element_size() % 8 == 0
+    if tensor.numel() <= LARGE or tensor.dim() < 2 or tensor.shape[-1] * tensor.element_size() % 8 or not aligned:
         return [tensor]
-    bits = tensor.view(torch.int64)
-    return [bits.sum(-1), bits.sum(-2)]
+    wide = torch.promote_types(tensor.dtype, torch.float32)
+    return [tensor.view(torch.int64).sum(-1), tensor.sum(-2, dtype=wide)]
 
 
-class Sample:
-    """The counters of changes of tensors and, where they are large, a part of their entries: looked at in no time.
+class Counters:
+    """Which tensors they were, and how often they had been changed; a copy knows nothing of its own tensors yet."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self._known = [(weakref.ref(t), _version(t)) for t in tensors]
+
+    def same(self, tensors: list[Tensor]) -> bool | None:
+        """False where one of them counts a change, None where one is another tensor."""
+        if len(tensors) != len(self._known) or any(
+            t is not ref() for t, (ref, _) in zip(tensors, self._known, strict=True)
+        ):
+            return None
+        return all(_version(t) == version for t, (_, version) in zip(tensors, self._known, strict=True))
+
+    def __reduce__(self) -> tuple[type["Counters"], tuple[list[Tensor]]]:
+        return Counters, ([],)
+
+
+def _version(tensor: Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
+
+
+class Sample(Snapshot):
+    """The same at no cost: as long as the tensors are these and count no change, a part of a large table is looked at.
 
     Notices everything but an edit of single entries of a large table through ``.data``.
     """
@@ -59,34 +80,21 @@ class Sample:
     ENTRIES = 2**14
 
     def __init__(self, tensors: list[Tensor]) -> None:
-        self._were = [(t.dtype, t.shape, self._entries(t).clone()) for t in tensors]
-        self._versions = [(weakref.ref(t), _version(t)) for t in tensors]
+        super().__init__(tensors)
+        self._samples = [self._sample(t).clone() for t in tensors]
 
     def current(self, tensors: list[Tensor]) -> bool:
-        """Whether the tensors still are what they were."""
-        if len(tensors) != len(self._were):
-            return False
-        for t, (found, version) in zip(tensors, self._versions, strict=False):
-            if found() is t and _version(t) != version:
-                return False
-        return all(
-            t.dtype == dtype and t.shape == shape and torch.equal(self._entries(t), entries)
-            for t, (dtype, shape, entries) in zip(tensors, self._were, strict=True)
-        )
+        same = self._counters.same(tensors)
+        if same is None and self._same_values(tensors):  # those of a copy: all of it once, then their counters
+            self._counters, same = Counters(tensors), True
+        return bool(same) and all(map(torch.equal, map(self._sample, tensors), self._samples))
 
-    def _entries(self, tensor: Tensor) -> Tensor:
+    def _sample(self, tensor: Tensor) -> Tensor:
         flat = tensor.detach().flatten()
         if flat.numel() <= LARGE:
             return flat
         # A step that shares no factor with the usual lengths, so that all rows and columns have their turn.
         return flat[:: flat.numel() // self.ENTRIES | 1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_were": self._were, "_versions": []}  # counters are those of the tensors, not of their copies
-
-
-def _version(tensor: Tensor) -> int | None:
-    return None if tensor.is_inference() else tensor._version
 
 
 def sources_of(synthesizer: Synthesizer) -> list[Tensor]:

@@ -14,6 +14,7 @@ class Room:
 
     The tensor is the caller's. Where it is no longer what was returned last (somebody has cut it, or put another in
     its place), it moves to new memory, so that what was cut off, and others may still look at, is not overwritten.
+    (Beams have no such luxury: two memories take turns.)
     """
 
     def __init__(self) -> None:
@@ -25,7 +26,9 @@ class Room:
         """``torch.cat([old, new], dim=-2)``."""
         if old is None:
             return new
-        if traced(new) or (torch.is_grad_enabled() and (old.requires_grad or new.requires_grad)):
+        alike = (old.dtype, old.device, old.shape[:-2]) == (new.dtype, new.device, new.shape[:-2])
+        # Where gradients are recorded, what was returned may be needed as it was.
+        if traced(new) or torch.is_grad_enabled() or not alike:
             return torch.cat([old, new], dim=-2)
         total = old.shape[-2] + new.shape[-2]
         if not self._holds(old) or self.memory is None or self.memory.shape[-2] < total:
@@ -39,7 +42,7 @@ class Room:
         """``old.index_select(0, index)``, into memory that has as much room."""
         if not self._holds(old) or self.memory is None or len(index) != len(old):
             return old.index_select(0, index)
-        # Two memories take turns: beams are re-ordered after every token.
+        # Beams are re-ordered after every token.
         target = torch.empty_like(self.memory) if self.spare is None else self.spare
         chosen = target[..., : self.used, :]
         torch.index_select(old, 0, index, out=chosen)
@@ -85,6 +88,10 @@ class KeysAndValuesLayer(DynamicLayer):
     def get_seq_length(self) -> int:
         return 0 if self.keys is None else self.keys.shape[-2]
 
+    def reset(self) -> None:
+        super().reset()
+        self.rooms = Room(), Room()
+
     def reorder_cache(self, beam_idx: Tensor) -> None:
         if self.keys is not None and self.values is not None:
             index = beam_idx.to(self.keys.device)
@@ -124,6 +131,7 @@ class ValuesOnlyLayer(CacheLayerMixin):
 
     def reset(self) -> None:
         self.values = None
+        self.room = Room()
         self.is_initialized = False
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -211,5 +219,7 @@ def decoder_cache(cache: Cache | None, own: list[bool], cross: list[bool]) -> Ca
     for part, keeps_keys in parts:
         if not isinstance(part, DynamicCache):
             raise ValueError(f"past_key_values must hold DynamicCache, got {type(part).__name__}")
+        if part.offloading:
+            raise ValueError("past_key_values must not be offloaded; leave offloading out")
         adapted(part, keeps_keys)
     return cache

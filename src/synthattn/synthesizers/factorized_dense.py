@@ -54,6 +54,7 @@ class FactorizedDenseSynthesizer(Synthesizer):
         a = hidden @ self.a.mT + self.a_bias.unsqueeze(-2)
         b = hidden @ self.b.mT + self.b_bias.unsqueeze(-2)
         if memory.positions is None:
+            assert memory.start == 0, "the first key of an outer product is at position 0"
             return Logits(compact=(Outer(a, b, memory.length),))
         width = b.shape[-1]
         at = memory.positions if memory.positions.dim() == 2 else memory.positions[None]
