@@ -76,7 +76,6 @@ def _attend_live(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> T
     logits = logits.with_shared_features_as_bias()
     if _fused_applies(logits, value):
         return _fused(logits, value, mask, dropout)
-    logits = logits.weighed()
     if dropout == 0.0 and blockwise.applies(logits, value):
         return blockwise.attend(logits, value, mask)
     return _apply(_softmax(logits, mask), value, dropout)

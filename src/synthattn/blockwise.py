@@ -20,18 +20,16 @@ from synthattn.masks import Mask
 from synthattn.shapes import Float
 from synthattn.tracing import traced
 
-# Logits of one head at a time: few enough for the cache of a core, enough rows for efficient products. Threads work on
-# heads side by side.
-HEAD_ELEMENTS = 2**19
+# Logits at a time, of one head and in all: few enough to stay near the cores, and many rows of a few heads rather than
+# a few rows of all, because thin products are slow. Threads work on heads side by side.
+HEAD_ELEMENTS, BLOCK_ELEMENTS = 2**21, 2**22
 LEAST_ROWS = 128
-# Entries of a bias that are multiplied at a time.
-BLOCK_ELEMENTS = 2**22
 # Rows at a time under a causal mask: fewer rows skip more of the keys that none of them may see. Torch's kernel has
 # blocks of its own and wants more rows; as many of a large bias are multiplied at a time.
 CAUSAL_ROWS, FUSED_ROWS = 128, 256
 # Where torch's kernel cannot do the forward pass, its weights are kept for the backward pass if they are not more than
 # this: they cost two products and an exponential to compute again.
-KEPT_BYTES = 2**29
+KEPT_BYTES = 2**28
 # Below this many logits per example, the loop over examples costs more than it saves.
 SMALL_EXAMPLE = 2**16
 
@@ -54,14 +52,24 @@ def attend(
 ) -> Float[Tensor, "batch heads q width"]:
     """Softmax(logits) @ value. Every row must keep at least one key."""
     batch, heads = value.shape[:2]
+    logits = logits if _weighed_in_blocks(logits, mask, heads) else logits.weighed()
     features = tuple(
         Features(f.query.expand(batch, -1, -1, -1), f.key.expand(*f.key.shape[:-3], heads, -1, -1), f.scale)
         for f in (logits.features if len(logits.features) == 1 else [f.scaled() for f in logits.features])
     )
     bias = _with_mask(logits.bias, mask, value, logits.query_length)
+    weight = logits.weight
     logits = Logits(features, bias, logits.compact)
     plan = _Plan.make(logits, value, mask)
-    return _Blockwise.apply(plan, value, bias, *_inputs(logits))  # pyright: ignore[reportReturnType]
+    return _Blockwise.apply(plan, value, bias, weight, *_inputs(logits))  # pyright: ignore[reportReturnType]
+
+
+def _weighed_in_blocks(logits: Logits, mask: Mask, heads: int) -> bool:
+    """Whether the bias is a table for every head with a weight for each, and worth being multiplied in blocks."""
+    if logits.bias is None or not isinstance(logits.weight, Tensor) or mask.allowed is not None:
+        return False
+    large = logits.bias.dim() == 3 and logits.bias.shape[0] == heads and logits.bias.shape[1] > 1
+    return large and logits.weight.shape in ((), (heads, 1, 1)) and logits.weight.dtype == logits.bias.dtype
 
 
 def attend_fused(
@@ -179,7 +187,7 @@ class _Plan:
             scale,
             logits.compact,
             _slices(q, height),
-            _slices(heads, min(heads, torch.get_num_threads())),
+            _slices(heads, min(heads, max(torch.get_num_threads(), BLOCK_ELEMENTS // (height * k)))),
             kept,
             mask.causal,
             k,
@@ -266,17 +274,20 @@ def _add_bias(total: Tensor, keys: Keys, part: Tensor) -> None:
 
 
 class _Blockwise(torch.autograd.Function):
-    """Inputs: the plan, value, bias or None, query and key of each product, the parts of each compact bias."""
+    """Inputs: the plan, value, bias and its weight (or None), query and key of each product, the parts of each compact
+    bias."""
 
     @staticmethod
-    def forward(ctx: Any, plan: _Plan, value: Tensor, bias: Tensor | None, *inputs: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, plan: _Plan, value: Tensor, bias: Tensor | None, weight: Tensor | None, *inputs: Tensor
+    ) -> Tensor:
         batch, heads, _, width = value.shape
-        terms = _Terms(plan, bias, inputs)
+        terms = _Terms(plan, bias, weight, inputs)
         kept: list[Tensor] = []
         if terms.fused(width):
             assert bias is not None
             query, key = inputs
-            result = _fused(query, key.expand(batch, -1, -1, -1), value, bias, None, plan)
+            result = _fused(query, key.expand(batch, -1, -1, -1), value, bias, weight, plan)
         else:
             result = value.new_empty(batch, heads, plan.rows[-1].stop, width)
             keep = plan.trains and result[..., 0].numel() * plan.k * value.itemsize <= KEPT_BYTES
@@ -286,24 +297,25 @@ class _Blockwise(torch.autograd.Function):
                 torch.bmm(weights, _take(block.across(value), block.keys, -2), out=block.queries(result))
                 if keep:
                     kept.append(weights)
-        ctx.save_for_backward(value, bias, result, *inputs, *kept)
+        ctx.save_for_backward(value, bias, weight, result, *inputs, *kept)
         ctx.plan, ctx.inputs = plan, len(inputs)
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        value, bias, result, *rest = ctx.saved_tensors
+        value, bias, weight, result, *rest = ctx.saved_tensors
         inputs, kept = rest[: ctx.inputs], iter(rest[ctx.inputs :])
         (grad,) = grads
-        terms = _Terms(ctx.plan, bias, inputs)
+        terms = _Terms(ctx.plan, bias, weight, inputs)
         # Contiguous whatever the inputs are: products into strided memory are slower than one copy at the end.
-        to_value, to_bias, *to_inputs = (
+        to_value, to_bias, to_weight, *to_inputs = (
             t.new_empty(t.shape) if needed and t is not None else None
-            for t, needed in zip((value, bias, *inputs), ctx.needs_input_grad[1:], strict=True)
+            for t, needed in zip((value, bias, weight, *inputs), ctx.needs_input_grad[1:], strict=True)
         )
-        if to_bias is not None:
-            to_bias.zero_()
+        if to_bias is not None or to_weight is not None:
+            assert bias is not None
+            to_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
         logits_matter = to_bias is not None or any(t is not None for t in to_inputs)
         workspace, second = _Workspace(value), _Workspace(value)
         for block in ctx.plan.blocks(len(value)):
@@ -326,7 +338,18 @@ class _Blockwise(torch.autograd.Function):
         for gradient in to_inputs[: 2 * ctx.plan.products]:
             if gradient is not None and ctx.plan.scale != 1.0:
                 gradient.mul_(ctx.plan.scale)
-        return None, to_value, to_bias, *to_inputs
+        if weight is not None and to_bias is not None:
+            to_weight = _unweigh(to_bias, bias, weight, ctx.plan)
+        return None, to_value, to_bias, to_weight, *to_inputs
+
+
+def _unweigh(to_product: Tensor, bias: Tensor, weight: Tensor, plan: _Plan) -> Tensor:
+    """From the gradient of ``bias * weight`` to that of the weight, and in place to that of the bias."""
+    to_weight = weight.new_zeros(len(bias), 1, 1)
+    for rows in plan.rows:
+        to_weight += (to_product[:, rows] * bias[:, rows]).sum((1, 2), keepdim=True)
+        to_product[:, rows].mul_(weight)
+    return to_weight.sum_to_size(weight.shape)
 
 
 class _Terms:
@@ -336,8 +359,10 @@ class _Terms:
     multiplications than a sum.
     """
 
-    def __init__(self, plan: _Plan, bias: Tensor | None, inputs: tuple[Tensor, ...] | list[Tensor]) -> None:
-        self.plan, self.bias = plan, bias
+    def __init__(
+        self, plan: _Plan, bias: Tensor | None, weight: Tensor | None, inputs: tuple[Tensor, ...] | list[Tensor]
+    ) -> None:
+        self.plan, self.bias, self.weight = plan, bias, weight
         self.queries, self.keys = inputs[: 2 * plan.products : 2], inputs[1 : 2 * plan.products : 2]
         self.widths = [query.shape[-1] for query in self.queries]
         rest = iter(inputs[2 * plan.products :])
@@ -352,6 +377,9 @@ class _Terms:
         total = None
         if self.bias is not None:
             total = _take(block.of_bias(self.bias), block.keys, -1)
+        if total is not None and self.weight is not None:
+            weight = self.weight if self.weight.dim() == 0 else self.weight[block.heads]
+            total = torch.mul(total, weight, out=workspace.get(*total.shape))
         for n, compact in enumerate(self.plan.compact):
             written = self._written(compact, self._parts(n, block), block)
             total = written if total is None else total + written

@@ -195,6 +195,8 @@ def part(table: Float[Tensor, "..."], dim: int, tokens: Tokens) -> Float[Tensor,
     """
     if traced(table):
         return table.index_select(dim, torch.arange(tokens.start, tokens.start + tokens.length, device=table.device))
+    if tokens.start == 0 and tokens.length == table.shape[dim]:
+        return table  # the gradient of a view, even of the whole, is a copy of it
     return table.narrow(dim, tokens.start, tokens.length)
 
 
