@@ -87,7 +87,7 @@ def _normalizer(exponentials: Tensor, mask: Mask) -> Float[Tensor, "heads q #bat
     too_small = normalizer.detach() < _floor(exponentials)
     if not too_small.any():
         return normalizer
-    shared = mask.shared(*exponentials.shape[-2:], exponentials.device)
+    shared = mask.shared(exponentials.shape[-2], exponentials.shape[-1], exponentials.device)
     if kept is None:
         empty = torch.zeros((), dtype=torch.bool) if shared is None else ~shared.any(-1, keepdim=True)
     else:

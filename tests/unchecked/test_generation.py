@@ -283,6 +283,7 @@ def test_room_keeps_gradients_and_leaves_inference_mode():
     room = Room()
     new = torch.randn(1, 1, 1, 2, requires_grad=True)
     room.append(room.append(torch.zeros(1, 1, 1, 2), new), new).sum().backward()
+    assert new.grad is not None
     assert torch.equal(new.grad, torch.full_like(new, 2.0))
     with torch.inference_mode():
         inside = room.append(torch.zeros(1, 1, 1, 2), torch.ones(1, 1, 1, 2))
