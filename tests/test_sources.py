@@ -22,7 +22,7 @@ def make(folder: Path, contents: Mapping[str, str | bytes]) -> Path:
     for name, content in contents.items():
         raw = content.encode() if isinstance(content, str) else content
         (folder / name).write_bytes(
-            gzip.compress(raw, mtime=0, mtime=0) if name.endswith(".gz") and isinstance(content, str) else raw
+            gzip.compress(raw, mtime=0) if name.endswith(".gz") and isinstance(content, str) else raw
         )
     return folder
 
@@ -169,7 +169,7 @@ def test_byte_order_mark_and_carriage_returns_are_tolerated(tmp_path: Path, name
         ("a.txt", b"PK\x03\x04...", "a.txt, line 1: this is a zip archive; unpack it"),
         (
             "a.txt",
-            gzip.compress(b"a", mtime=0, mtime=0),
+            gzip.compress(b"a", mtime=0),
             "a.txt, line 1: this is compressed with gzip; give it a name that ends in .gz",
         ),
         (
@@ -182,7 +182,7 @@ def test_byte_order_mark_and_carriage_returns_are_tolerated(tmp_path: Path, name
         ("a.txt", "a\rb\rc\r", "a.txt, line 1: carriage returns in place of line feeds; convert it: tr '\\r' '\\n'"),
         (
             "a.txt.gz",
-            gzip.compress(b"a\n" * 99, mtime=0, mtime=0)[:-9],
+            gzip.compress(b"a\n" * 99, mtime=0)[:-9],
             "a.txt.gz: the gzip file is broken (Compressed file ended before the end-of-stream marker was reached); "
             "fetch or compress it again",
         ),

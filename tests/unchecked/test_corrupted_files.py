@@ -213,7 +213,7 @@ DAMAGES = [nothing, truncate, flip, bit, nul, recoded, columns, dropped, quotes,
 
 def damaged_gzip(case: Case) -> Damage:
     """Compressed bytes, damaged; the checksum must catch what changes the content."""
-    packed = bytearray(gzip.compress(case.raw, mtime=0, mtime=0))
+    packed = bytearray(gzip.compress(case.raw, mtime=0))
     kind = case.rng.randrange(5)
     if kind == 0:
         return Damage(bytes(packed[: case.rng.randrange(len(packed))]), "error")
