@@ -87,8 +87,7 @@ def edit_data_swapping_columns(layer):
 
 
 def edit_data_negating(layer):
-    for t in sources(layer):
-        t.data.neg_()
+    sources(layer)[0].data.neg_()  # and not all: two factors would give the same product
 
 
 def edit_one_entry_of_data(layer):
