@@ -50,11 +50,11 @@ def test_goes_on_where_it_was_stopped(capsys, monkeypatch, tmp_path):
     file = tmp_path / "r.json"
     honest, calls = suite.measure, []
 
-    def interrupted(duel, rounds):
+    def interrupted(duel, rounds, say):
         calls.append(duel.contender)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return honest(duel, rounds)
+        return honest(duel, rounds, say)
 
     monkeypatch.setattr(suite, "measure", interrupted)
     code, _, err = call(capsys, monkeypatch, *SHORT, "--json", file)
