@@ -26,7 +26,8 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-# Speed and memory beside other libraries, on this machine; about half an hour.
+# Speed and memory beside other libraries, on this machine. All of it takes hours on two cores; synthattn bench -h says how
+# to choose a part.
 bench: setup
 	$(BIN)/synthattn bench
 
