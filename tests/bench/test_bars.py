@@ -137,9 +137,15 @@ def test_requirements_say_how_many_hold_and_which_is_narrowest():
 
 
 def test_the_narrowest_of_errors_is_the_largest():
-    layers = [LowRank("layer", n, 1, 0.01, error, [], 1.0) for n, error in ((1, 0.0), (2, 0.009), (3, 0.003))]
+    layers = [LowRank("layer", n, 1, 0.01, error, [2], 1.0) for n, error in ((1, 0.0), (2, 0.009), (3, 0.003))]
     (outcome,) = outcomes(bars(Record(low_rank=layers)))
     assert outcome.worst.found == 0.009
+
+
+def test_an_exact_product_meets_no_bar_because_it_has_no_error():
+    kept = LowRank("layer", 8, 1, 0.01, 0.0, [], 1.0, "head 0 needs more than rank 2")
+    wide = LowRank("layer", 9, 1, 0.01, 0.0, [2], 1.0, "the bound did not suffice")
+    assert bars(Record(low_rank=[kept, wide])) == []
 
 
 def test_verdict_has_a_line_for_each_that_falls_short():

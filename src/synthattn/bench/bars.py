@@ -164,7 +164,8 @@ LOW_RANK = "low-rank inference of trained layers: relative error of the output"
 def bars(record: Record) -> list[Bar]:
     """For all that is in the record, in the order of the requirements."""
     found = [bar for requirement in REQUIREMENTS for bar in requirement.bars(record)]
-    for each in record.low_rank:
+    # An exact product has no error to speak of.
+    for each in (each for each in record.low_rank if each.ranks and not each.note):
         who = f"{each.layer}, {each.batch}x{each.length}"
         found.append(Bar(6, LOW_RANK, who, "relative error", each.error_found, each.error_wanted, "at most"))
     return found
