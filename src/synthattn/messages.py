@@ -1,4 +1,4 @@
-"""Words that messages to users share."""
+"""What messages to users share."""
 
 import difflib
 from collections.abc import Iterable
@@ -13,3 +13,9 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean {' or '.join(close)}?"
     return f"; choose from {', '.join(names)}"
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether there was not enough memory, on any device; torch says so in words, on a CPU in words alone."""
+    text = str(error)
+    return isinstance(error, MemoryError) or "can't allocate memory" in text or "out of memory" in text

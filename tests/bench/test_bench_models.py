@@ -11,6 +11,7 @@ from synthattn import batch_free, blockwise
 from synthattn.bench import decode, models
 from synthattn.bench.record import Case, UnsupportedError
 from synthattn.models.cache import KeysAndValuesLayer, ValuesOnlyLayer
+from synthattn.synthesizers import FAMILY
 
 SIZES = {"vocab_size": 53, "d_model": 20, "num_heads": 5, "d_ff": 80, "encoder_layers": 2, "decoder_layers": 2}
 PACKAGES = {"linformer (peer)": "linformer", "x-transformers (peer)": "x_transformers"}
@@ -37,7 +38,7 @@ def test_the_contenders_of_each_kind():
         "nn.TransformerEncoder",
     ]
     assert models.contenders(peers=True)[-2:] == ["linformer (peer)", "x-transformers (peer)"]
-    assert decode.contenders(peers=True) == [*decode.OURS, "Hugging Face T5"]
+    assert decode.contenders(peers=True) == [*FAMILY, "Hugging Face T5"]
     for module in (models, decode):
         with pytest.raises(ValueError, match=r"'ramdom'; did you mean .*random"):
             module.build("ramdom", Case("model", 2, 13), SIZES)
@@ -197,7 +198,7 @@ def test_every_writer_writes_as_much_as_it_is_asked_for(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "beams"), [*((name, 1) for name in decode.OURS), ("random", 3), ("random+vanilla", 3)]
+    ("name", "beams"), [*((name, 1) for name in FAMILY), ("random", 3), ("random+vanilla", 3)]
 )
 def test_the_cache_changes_nothing(name, beams):
     error = decode.check(name, Case("decode", 16, 11, beams=beams), SIZES)

@@ -6,11 +6,11 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
-from html.parser import HTMLParser
 
 import pytest
 from sample_record import CONTENDERS, sample_record
 
+from page_reader import Reader
 from synthattn.bench.markdown import markdown
 from synthattn.bench.page import page
 from synthattn.bench.plots import Dot, Line, Scale, curves, dots
@@ -20,42 +20,8 @@ from synthattn.report.tables import NOTHING, TIMES
 
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
 BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)
-VOID = {"meta", "wbr", "br"}
 HOSTILE = "</title></style>--><img src=x onerror=\"alert('x')\">&amp;|<svg onload=alert(1)>`"
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-class Reader(HTMLParser):
-    """What a page consists of; fails where an element is not closed."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[tuple[str, str]] = []
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag, f"{tag} ends at {self.getpos()}"
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append((self.open[-1] if self.open else "", data))
-
-    def text(self, tag: str) -> str:
-        return "".join(text for inside, text in self.texts if inside == tag)
-
-    def sections(self) -> set[str | None]:
-        return {attributes["id"] for tag, attributes in self.tags if tag == "section"}
 
 
 def measured(kind: str, length: int = 33) -> Measurement:
@@ -274,7 +240,9 @@ def test_long_names_are_shortened_but_told():
 
 
 def test_a_line_of_one_point_is_drawn():
-    ElementTree.fromstring(curves("t", "length", "ms", [Line(3, "dense", [(512.0, 1.0)], ["tip"])], guides=True))
+    svg = curves("t", "length", "ms", [Line(3, "dense", [(512.0, 1.0)], ["tip"])], guides=True)
+    titles = [each.text for each in ElementTree.fromstring(svg).iter(f"{SVG}title")]
+    assert titles == ["dense", "tip"], "the line and its only point"
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium to be found")

@@ -181,9 +181,36 @@ def test_what_cannot_be_done_is_left_out_and_said(monkeypatch, tmp_path):
     assert found.skipped == ["linformer, 1x8, eval, causal: it cannot be causal"]
     assert [m.contender for m in found.measurements] == ["random"]
     assert said[0] == "it cannot be causal"
-    assert kept == [1], "kept after every measurement"
+    assert kept == [0, 1], "kept after every contender, those that were left out included"
     found.save(tmp_path / "record.json")
     assert record.load(tmp_path / "record.json") == found
+
+
+@pytest.mark.parametrize(
+    ("error", "left_out"),
+    [
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            True,
+        ),
+        (MemoryError(), True),
+        (RuntimeError("shapes do not match"), False),
+        (NotImplementedError("an operator"), False),
+    ],
+)
+def test_only_a_lack_of_memory_leaves_a_contender_out(monkeypatch, error, left_out):
+    def fails(*args: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(suite, "measure", fails)
+    found = Record()
+    duels = [Duel("random", Case("layer", 1, 8), {})]
+    if not left_out:
+        with pytest.raises(type(error)):
+            suite.run(duels, found, 1, lambda *said: None, lambda record: None)
+        return
+    suite.run(duels, found, 1, lambda *said: None, lambda record: None)
+    assert found.skipped == ["random, 1x8, eval, full: it takes more memory than there is"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"measurements": [], "low_rank": [], "unknown": 1}', "\xff"])

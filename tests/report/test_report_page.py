@@ -3,47 +3,16 @@
 import dataclasses
 import json
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from report_helpers import sample_results
 
+from page_reader import Reader
 from synthattn.report.page import page
 from synthattn.report.results import Metric, Published, Results, Sample, Score, Variant
 
-VOID = {"meta", "br", "wbr", "input", "link", "img", "hr"}
 HOSTILE = "</script></style>--><img src=x onerror=\"alert('x')\">&amp;<svg onload=alert(1)>"
-
-
-class Reader(HTMLParser):
-    """What a page consists of; fails where an element is not closed."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[tuple[str, str]] = []
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag, f"{tag} ends at {self.getpos()}"
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append((self.open[-1] if self.open else "", data))
-
-    def text(self, tag: str) -> str:
-        return "".join(text for inside, text in self.texts if inside == tag)
 
 
 def hostile(found: Any) -> Any:

@@ -18,10 +18,11 @@ from synthattn.cli import compare as verb
 from synthattn.cli import specs
 from synthattn.comparison import compare as comparison_module
 from synthattn.comparison import statistics
-from synthattn.comparison.compare import CONTROL, FAMILY, Comparison, compare, load_comparison, slug
+from synthattn.comparison.compare import CONTROL, Comparison, compare, load_comparison, slug
 from synthattn.comparison.measure import measure
 from synthattn.data.tokenizers import load_tokenizer
 from synthattn.report import results as report
+from synthattn.synthesizers import FAMILY
 from synthattn.tasks import find_task
 from synthattn.training import record
 from synthattn.training.evaluation import load_rows

@@ -12,25 +12,15 @@ from synthattn.bench.models import SIZES, T5, Sizes, configuration, difference, 
 from synthattn.bench.record import Case
 from synthattn.bench.timing import Run
 from synthattn.models import SynthesizerForConditionalGeneration
+from synthattn.synthesizers import FAMILY
 
-OURS = [
-    "vanilla",
-    "random",
-    "fixed_random",
-    "factorized_random",
-    "dense",
-    "factorized_dense",
-    "random+dense",
-    "random+vanilla",
-    "dense+vanilla",
-]
 SOURCE = 64
 CHECKED_TOKENS = 6
 
 
 def contenders(peers: bool) -> list[str]:
     """The peers have no encoder-decoder that generates with a cache."""
-    return [*OURS, T5]
+    return [*FAMILY, T5]
 
 
 def build(name: str, case: Case, sizes: Sizes = SIZES) -> Callable[[Case], Run]:

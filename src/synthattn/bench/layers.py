@@ -13,19 +13,12 @@ from synthattn.bench.timing import Run
 from synthattn.layers import SyntheticAttention
 from synthattn.layers.mixers import Baseline, TokenMixer, build_mixer, parse_mixer
 from synthattn.masks import from_torch
+from synthattn.synthesizers import FAMILY
 
 D_MODEL, HEADS = 512, 8
 STRAIGHTFORWARD = "straightforward"
 VARIANTS = [
-    "vanilla",
-    "random",
-    "fixed_random",
-    "factorized_random",
-    "dense",
-    "factorized_dense",
-    "random+dense",
-    "random+vanilla",
-    "dense+vanilla",
+    *FAMILY,
     "factorized_random+vanilla",
     "relative+vanilla",
     "dense(window=15)",

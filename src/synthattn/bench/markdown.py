@@ -1,11 +1,11 @@
 """A benchmark as Markdown."""
 
-import re
 from itertools import groupby
 
 from synthattn.bench.bars import Bar, bars, outcomes
 from synthattn.bench.record import Record
 from synthattn.bench.tables import HOW_TO_READ, Column, Table, about, certainty, sections
+from synthattn.report.tables import safe
 
 
 def markdown(record: Record) -> str:
@@ -13,17 +13,17 @@ def markdown(record: Record) -> str:
     lines = [
         "# Speed and memory, side by side",
         "",
-        f"Written by `synthattn bench`, not by hand: {_safe(about(record))}.",
+        f"Written by `synthattn bench`, not by hand: {safe(about(record))}.",
         "",
         HOW_TO_READ,
     ]
-    lines += [_safe(line) for line in certainty(record)]
+    lines += [safe(line) for line in certainty(record)]
     lines += ["", "```", record.command, "```"] if record.command else []
-    lines += ["", "Left out:", "", *(f"- {_safe(line)}" for line in record.skipped)] if record.skipped else []
+    lines += ["", "Left out:", "", *(f"- {safe(line)}" for line in record.skipped)] if record.skipped else []
     for section in sections(record):
         lines += ["", f"## {section.title}", "", section.note]
         for table in section.tables:
-            lines += ["", f"### {_safe(table.title)}"] if table.title else []
+            lines += ["", f"### {safe(table.title)}"] if table.title else []
             lines += ["", *_table(table)]
     return "\n".join([*lines, *_bars(bars(record))]) + "\n"
 
@@ -36,7 +36,7 @@ def _table(table: Table) -> list[str]:
     for group in columns:
         if len(group) > 1:
             explained.setdefault(" / ".join(column.head for column in group), []).append(group[0].group)
-    lines = [f"{_safe(', '.join(names))}: {_safe(heads)}." for heads, names in explained.items()]
+    lines = [f"{safe(', '.join(names))}: {safe(heads)}." for heads, names in explained.items()]
     rows = [
         [f"`{name}`", *(" / ".join(column.cells[n] for column in group) for group in columns)]
         for n, name in enumerate(table.rows)
@@ -52,7 +52,7 @@ def _head(group: list[Column]) -> str:
 def _rows(heads: list[str], rows: list[list[str]], left: int = 1) -> list[str]:
     """The first columns hold words."""
     rule = ["---"] * left + ["---:"] * (len(heads) - left)
-    return [f"| {' | '.join(_safe(cell) for cell in row)} |" for row in (heads, rule, *rows)]
+    return [f"| {' | '.join(safe(cell) for cell in row)} |" for row in (heads, rule, *rows)]
 
 
 def _bars(found: list[Bar]) -> list[str]:
@@ -80,7 +80,7 @@ def _bars(found: list[Bar]) -> list[str]:
         for outcome in outcomes(found)
     ]
     lines += _rows(heads, rows, 2)
-    short = [f"- requirement {bar.number}: {_safe(str(bar))}" for bar in found if not bar.holds]
+    short = [f"- requirement {bar.number}: {safe(str(bar))}" for bar in found if not bar.holds]
     lines += ["", "These fall short:", "", *short] if short else []
     every = [
         [str(bar.number), bar.claim, f"{bar.better} {bar.texts[1]}", bar.texts[0], _word(bar.holds)] for bar in found
@@ -91,8 +91,3 @@ def _bars(found: list[Bar]) -> list[str]:
 
 def _word(holds: bool) -> str:
     return "holds" if holds else "**falls short**"
-
-
-def _safe(text: str) -> str:
-    """Of one line, and without what would end a cell or begin a tag."""
-    return " ".join(re.sub("<(?=[a-zA-Z/!?])", "&lt;", text.replace("|", "\\|")).split())

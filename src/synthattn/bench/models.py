@@ -16,21 +16,9 @@ from synthattn.bench.rivals import peer
 from synthattn.bench.timing import Run
 from synthattn.layers.mixers import LinformerTerm
 from synthattn.models import SynthesizerConfig, SynthesizerModel, presets
+from synthattn.synthesizers import FAMILY
 
-OURS = [
-    "vanilla",
-    "random",
-    "fixed_random",
-    "factorized_random",
-    "dense",
-    "factorized_dense",
-    "random+dense",
-    "random+vanilla",
-    "dense+vanilla",
-    "lightconv",
-    "dynamicconv",
-    "linformer",
-]
+OURS = [*FAMILY, "lightconv", "dynamicconv", "linformer"]
 T5 = "Hugging Face T5"
 Sizes = Mapping[str, Any]
 """Fields of the configuration to change; a test has no time for T5 small."""

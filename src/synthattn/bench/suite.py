@@ -9,6 +9,7 @@ from synthattn.bench import memory
 from synthattn.bench.products import products
 from synthattn.bench.record import Case, Measurement, Record, UnsupportedError
 from synthattn.bench.timing import interleaved
+from synthattn.messages import out_of_memory
 
 LEAST_SECONDS = 0.3
 """Short calls are repeated until the median rests on that much time."""
@@ -142,14 +143,12 @@ def run(
     for number, duel in enumerate(duels):
         try:
             found = measure(duel, rounds, record.leave_out)
-        except (RuntimeError, NotImplementedError, UnsupportedError) as error:
-            if isinstance(error, RuntimeError) and "alloc" not in str(error):
+            record.measurements.append(found)
+        except (MemoryError, RuntimeError, UnsupportedError) as error:
+            if not isinstance(error, UnsupportedError) and not out_of_memory(error):
                 raise
-            reason = "more memory than there is" if isinstance(error, RuntimeError) else str(error)
-            record.leave_out(f"{duel.contender}, {duel.case}: {reason}")
-            say(number, duel, reason)
-            continue
-        record.measurements.append(found)
+            found = str(error) if isinstance(error, UnsupportedError) else "it takes more memory than there is"
+            record.leave_out(f"{duel.contender}, {duel.case}: {found}")
         record.seconds = before + time.monotonic() - start
         keep(record)
         say(number, duel, found)

@@ -18,9 +18,10 @@ from rich.text import Text
 
 from synthattn.cli.settings import command, gather, new_folder
 from synthattn.cli.specs import split
-from synthattn.comparison.compare import FAMILY, Comparison, compare, load_comparison
+from synthattn.comparison.compare import Comparison, compare, load_comparison
 from synthattn.report import tables
 from synthattn.report.results import Results, Variant
+from synthattn.synthesizers import FAMILY
 from synthattn.training.progress import Bar, Display, Lines, Quiet, new_progress
 from synthattn.training.run import Stopped
 

@@ -29,6 +29,7 @@ from synthattn.report.page import page
 from synthattn.report.picture import picture
 from synthattn.report.published import published
 from synthattn.report.results import Metric, Results, Sample, Score, Variant
+from synthattn.synthesizers import FAMILY
 from synthattn.training import record
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import load_rows, metrics_of
@@ -37,19 +38,6 @@ from synthattn.training.prepare import Prepared
 from synthattn.training.progress import Display, Quiet
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
-
-FAMILY = (
-    "vanilla",
-    "fixed_random",
-    "random",
-    "factorized_random",
-    "dense",
-    "factorized_dense",
-    "random+dense",
-    "dense+vanilla",
-    "random+vanilla",
-)
-"""The rows of the paper's Table 2."""
 
 BASELINE = "vanilla"
 CONTROL = "vanilla (control)"

@@ -22,6 +22,7 @@ class ExponentialCache:
 
     def get(self, synthesizer: Synthesizer, query: Tokens, memory: Tokens, causal: bool) -> "Kept | None":
         """The weights for inputs of these lengths, or None where they must not be kept, or it does not pay."""
+        assert (query.start, memory.start) == (0, 0), "what is kept starts at position 0"
         q, k = query.length, memory.length
         if not synthesizer.batch_free or q == 1 or not is_plain_module(synthesizer):
             return None

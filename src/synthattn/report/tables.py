@@ -116,7 +116,7 @@ def markdown(results: Results) -> str:
             at = next(i for i, column in enumerate(found) if column.main)
             texts[at] = f"{texts[at]} ({said})" if texts[at] else said
         lines.append(_line([name, *(text or NOTHING for text in texts)]))
-    return "\n".join([*lines, "", *(f"- {_safe(text)}" for text in legend(results))]) + "\n"
+    return "\n".join([*lines, "", *(f"- {safe(text)}" for text in legend(results))]) + "\n"
 
 
 def legend(results: Results) -> list[str]:
@@ -237,10 +237,10 @@ def _together(cell: Cell) -> str:
 
 
 def _line(texts: list[str]) -> str:
-    return f"| {' | '.join(_safe(text) for text in texts)} |"
+    return f"| {' | '.join(safe(text) for text in texts)} |"
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """Of one line, and without what would end a cell or begin a tag."""
     return " ".join(re.sub("<(?=[a-zA-Z/!?])", "&lt;", text.replace("|", "\\|")).split())
 

@@ -22,6 +22,19 @@ SYNTHESIZERS: dict[str, type[Term]] = {
     "relative": Relative,
 }
 
+FAMILY = (
+    "vanilla",
+    "fixed_random",
+    "random",
+    "factorized_random",
+    "dense",
+    "factorized_dense",
+    "random+dense",
+    "dense+vanilla",
+    "random+vanilla",
+)
+"""The rows of the paper's Table 2."""
+
 
 def parse(attention: str | Spec | Term) -> Spec:
     """Read a spec such as ``"random+vanilla"``; what is a spec already passes through."""
@@ -35,6 +48,7 @@ def parse(attention: str | Spec | Term) -> Spec:
 
 
 __all__ = [
+    "FAMILY",
     "SYNTHESIZERS",
     "Mix",
     "Mixture",

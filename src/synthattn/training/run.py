@@ -401,8 +401,7 @@ def _explained_memory(training: TrainingSettings) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        text = str(error)
-        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "can't allocate memory" not in text:
+        if not out_of_memory(error):
             raise
         raise ValueError(
             f"out of memory: lower training.batch_tokens (now {training.batch_tokens}) and raise "
