@@ -197,9 +197,7 @@ def test_every_writer_writes_as_much_as_it_is_asked_for(name):
         assert not (written == 1).any()
 
 
-@pytest.mark.parametrize(
-    ("name", "beams"), [*((name, 1) for name in FAMILY), ("random", 3), ("random+vanilla", 3)]
-)
+@pytest.mark.parametrize(("name", "beams"), [*((name, 1) for name in FAMILY), ("random", 3), ("random+vanilla", 3)])
 def test_the_cache_changes_nothing(name, beams):
     error = decode.check(name, Case("decode", 16, 11, beams=beams), SIZES)
     assert error is not None
