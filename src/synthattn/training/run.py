@@ -16,6 +16,7 @@ import yaml
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
 
 from synthattn.data.batching import TokenBatches
+from synthattn.messages import out_of_memory
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
 from synthattn.training.evaluation import evaluate
