@@ -476,11 +476,25 @@ def test_columns_are_renamed_and_joined(tmp_path: Path):
     assert fields(other) == [{"a+b": 1, "c": [2], "d": "e", "x": 1, "y": [2]}]
 
 
+def test_a_column_may_be_missing_where_that_is_said(tmp_path: Path):
+    make(tmp_path, {"train.csv": "3,a b\n", "test.csv": "4,c,d\n"})
+    chosen = with_columns(open_source(str(tmp_path)), parse_columns("label=0,text=1+2?"))
+    assert [row["text"] for split in ("train", "test") for row in fields(chosen, split)] == ["a b", "c d"]
+
+
+def test_a_column_with_a_question_mark_in_its_name_is_that_column(tmp_path: Path):
+    make(tmp_path, {"train.jsonl": '{"true?": 1, "true": 0, "x": "a"}\n{"true": 0, "x": "b"}\n'})
+    chosen = with_columns(open_source(str(tmp_path)), parse_columns("label=true?,text=x+true?"))
+    assert [(row["label"], row["text"]) for row in fields(chosen)] == [(1, "a 1"), (0, "b 0")]
+
+
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
         ("text=3", "a.csv, line 1: no column '3', which text=3 asks for; there are 0, 1"),
         ("text=0+b", "a.csv, line 1: no column 'b', which text=0+b asks for; there are 0, 1"),
+        ("text=3?+4?", "a.csv, line 1: no column '3', which text=3?+4? asks for; there are 0, 1"),
+        ("text=3?+4", "a.csv, line 1: no column '4', which text=3?+4 asks for; there are 0, 1"),
     ],
 )
 def test_missing_columns(tmp_path: Path, columns: str, text: str):
@@ -506,6 +520,92 @@ def test_parse_columns():
         with pytest.raises(ValueError) as caught:  # noqa: PT011
             parse_columns(text)
         assert str(caught.value) == message
+
+
+# Several sources as one
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+    make(one, {"train.txt": "a\n\nb\n", "dev.txt": "c\n", "test.txt": "d\n"})
+    make(other, {"train.jsonl": '{"article": "e"}\n', "valid.jsonl": '{"article": "f"}\n', "README.md": "x"})
+    return one, other
+
+
+def test_sources_are_joined(two: tuple[Path, Path]):
+    one, other = two
+    name = f"{one} + {other}"
+    source = open_source(name)
+    assert isinstance(source, Source)
+    assert source.name == name
+    assert read_all(source) == {
+        "train": [{"text": "a"}, {"text": "b"}, {"article": "e"}],
+        "validation": [{"text": "c"}, {"article": "f"}],
+    }
+    assert [r.where for r in source.read("train")][1:] == [f"{one}: train.txt, line 3", f"{other}: train.jsonl, line 1"]
+    assert source.notes == (
+        f"{one}: train.txt: 1 blank lines left out",
+        f"{other}: README.md: left out, no data",
+        f"{one}: test left out, not in all that is joined",
+    )
+    assert len({open_source(text).fingerprint() for text in (name, f"{other} + {one}", str(one), str(other))}) == 4
+    before = source.fingerprint()
+    make(other, {"train.jsonl": '{"article": "E"}\n'})
+    assert open_source(name).fingerprint() != before
+
+
+def test_joined_sources_may_be_of_any_kind(two: tuple[Path, Path], hub: "FakeHub"):
+    one, _ = two
+    source = open_source(f"{one}/dev.txt +  builtin:dialogue?size=3 + hub:imdb")
+    texts = fields(with_columns(source, parse_columns("said=text?+reply?+de?")))
+    assert [text["said"] for text in texts][::4] == ["c", "A"]
+    assert [r.where for r in source.read("train")][4] == "hub:imdb, train, record 1"
+
+
+def test_held_out_records_are_of_all_that_is_joined(two: tuple[Path, Path]):
+    one, other = two
+    make(one, {"lines.txt": "".join(f"one {n}\n" for n in range(300))})
+    make(other, {"lines.txt": "".join(f"other {n}\n" for n in range(300))})
+    held = HeldOut(open_source(f"{one}/lines.txt + {other}/lines.txt"))
+    assert {row["text"].split()[0] for row in fields(held, "validation")} == {"one", "other"}
+
+
+def test_a_plus_in_the_name_of_a_file(tmp_path: Path):
+    make(tmp_path, {"a + b.txt": "ab\n", "a": "a\n", "c.txt": "c\n", "b.txt": "b\n"})
+    assert fields(open_source(f"{tmp_path}/a + b.txt")) == [{"text": "ab"}]
+    joined = open_source(f"{tmp_path}/c.txt + {tmp_path}/a + b.txt")
+    assert fields(joined) == [{"text": "c"}, {"text": "ab"}]
+    assert fields(open_source(f"{tmp_path}/a + {tmp_path}/b.txt")) == [{"text": "a"}, {"text": "b"}]
+
+
+def test_errors_of_joined_sources(two: tuple[Path, Path]):
+    one, other = two
+    write = "write a path, hub:NAME or builtin:NAME"
+    make(one, {"bad.txt": b"a\n\xfc\n"})
+    (other / "train.jsonl").unlink()
+    (one / "dev.txt").unlink()
+    for text, message in (
+        (f"{one} + {other}x", f"part 2 of 2: there is no {other}x; did you mean other?"),
+        (f"{one} + ", f"part 2 of 2: '' is no source; {write}"),
+        (f"{one} + {one}/test.txt + builtin:dosc", "part 3 of 3: there is no built-in data 'dosc'; did you mean docs?"),
+        (
+            f"{one}/test.txt + {other}",
+            f"no split is in all that is joined: {one}/test.txt has train; {other} has validation",
+        ),
+        (
+            f"{one}/test.txt + {one}/bad.txt",
+            f"{one}/bad.txt: bad.txt, line 2: byte 0xfc at position 1 is not UTF-8; "
+            "convert the file: iconv -f LATIN1 -t UTF-8, if that is what it is",
+        ),
+    ):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            read_all(open_source(text))
+        assert str(caught.value) == message
+    with pytest.raises(ValueError, match=r"has no split 'tran'; did you mean train\?$"):
+        open_source(f"{one}/test.txt + {one}/train.txt").read("tran")
 
 
 # Held-out parts

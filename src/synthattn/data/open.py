@@ -1,4 +1,4 @@
-"""From what a user writes to a source: ``hub:``, ``builtin:`` or a path, and which column is which field."""
+"""From what a user writes to a source: ``hub:``, ``builtin:``, a path or several, and which column is which field."""
 
 import hashlib
 import json
@@ -10,12 +10,16 @@ from typing import Any
 from synthattn.data.files import shown
 from synthattn.data.folder import FolderSource
 from synthattn.data.hub import CANONICAL, HubSource
+from synthattn.data.joined import Joined
 from synthattn.data.source import Record, Source
 from synthattn.messages import suggestion
 
 
 def open_source(text: str) -> Source:
-    """Open ``hub:NAME``, ``builtin:NAME``, or the path of a folder or a file."""
+    """Open ``hub:NAME``, ``builtin:NAME``, the path of a folder or a file, or several of these: ``one + another``."""
+    parts = _parts(text)
+    if len(parts) > 1:
+        return Joined(text, [_open_part(part, n, len(parts)) for n, part in enumerate(parts, 1)])
     if text.startswith("hub:"):
         return HubSource(text)
     if text.startswith("builtin:"):
@@ -31,18 +35,37 @@ def open_source(text: str) -> Source:
     return FolderSource(path, text)
 
 
+def _parts(text: str) -> list[str]:
+    """What stands between pluses with spaces around them, unless there is a file with such a plus in its name."""
+    words = text.split(" + ")
+    parts: list[str] = []
+    while words:
+        names = [" + ".join(words[:count]) for count in range(len(words), 1, -1)]
+        parts.append(next((name for name in names if os.path.exists(os.path.expanduser(name))), words[0]))
+        del words[: parts[-1].count(" + ") + 1]
+    return parts
+
+
+def _open_part(text: str, number: int, count: int) -> Source:
+    try:
+        return open_source(text.strip())
+    except ValueError as error:
+        raise ValueError(f"part {number} of {count}: {error}") from None
+
+
 def with_columns(source: Source, columns: Mapping[str, str]) -> Source:
     """A source whose records also have the fields of ``columns``, made from their own.
 
     Args:
         source: where the records come from.
-        columns: a column for each new field, or several to be joined by spaces: ``{"text": "title+body"}``.
+        columns: a column for each new field, or several to be joined by spaces: ``{"text": "title+body"}``. A column
+            with a question mark, ``"title+body?"``, need not be in every record, as long as another one is.
     """
     return Columns(source, columns) if columns else source
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Read ``label=0,text=1+2``."""
+    """Read ``label=0,text=1+2``, or ``text=1+2?`` where column 2 may be missing."""
     columns: dict[str, str] = {}
     for item in text.split(",") if text.strip() else ():
         field, equals, column = (word.strip() for word in item.partition("="))
@@ -87,14 +110,20 @@ class Columns:
         # A column's own name may have a plus in it.
         if expression in record.fields:
             return record.fields[expression]
-        values = []
-        for column in (word.strip() for word in expression.split("+")):
-            if column not in record.fields:
-                known = ", ".join(shown(name) for name in record.fields)
-                raise ValueError(
-                    f"{record.where}: no column {column!r}, which {field}={expression} asks for; there are {known}"
-                )
-            values.append(record.fields[column])
+        values: list[Any] = []
+        missing: list[str] = []
+        for word in expression.split("+"):
+            column = word.strip()
+            # And it may end in a question mark.
+            name = column if column in record.fields else column.removesuffix("?")
+            if name in record.fields:
+                values.append(record.fields[name])
+            elif name == column:
+                raise self._no_column(record, field, name)
+            else:
+                missing.append(name)
+        if not values:
+            raise self._no_column(record, field, missing[0])
         if len(values) == 1:
             return values[0]
         for value in values:
@@ -103,6 +132,11 @@ class Columns:
                     f"{record.where}: {field}={expression} joins texts, got {type(value).__name__}; name one column"
                 )
         return " ".join(map(str, values))
+
+    def _no_column(self, record: Record, field: str, column: str) -> ValueError:
+        asks = f"{field}={self.columns[field]}"
+        known = ", ".join(shown(name) for name in record.fields)
+        return ValueError(f"{record.where}: no column {column!r}, which {asks} asks for; there are {known}")
 
 
 def _near(path: Path, text: str) -> str:

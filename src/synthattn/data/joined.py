@@ -1,0 +1,62 @@
+"""Several sources as one, such as two corpora to learn from at once."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+
+from synthattn.data.files import shown
+from synthattn.data.source import Record, Source
+from synthattn.messages import suggestion
+
+
+class Joined:
+    """The splits that all sources have, each with the records of the first source, then of the second, and so on.
+
+    Records keep the columns of their own source. Messages begin with its name, since files of different folders are
+    mostly called the same. A split that only some have is left out and noted: held-out records of one source alone
+    would not be those of the whole. Where no validation split remains, ``HeldOut`` cuts one from all.
+
+    Args:
+        name: what the user wrote.
+        sources: at least one.
+    """
+
+    def __init__(self, name: str, sources: Sequence[Source]) -> None:
+        self.name, self.sources = name, tuple(sources)
+        first, *others = self.sources
+        self.splits = tuple(split for split in first.splits if all(split in other.splits for other in others))
+        if not self.splits:
+            found = "; ".join(f"{shown(source.name)} has {', '.join(source.splits)}" for source in self.sources)
+            raise ValueError(f"no split is in all that is joined: {found}")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Those of all sources, and which of their splits are left out."""
+        found = [_of(source, note) for source in self.sources for note in source.notes]
+        for source in self.sources:
+            others = [split for split in source.splits if split not in self.splits]
+            if others:
+                found.append(_of(source, f"{', '.join(others)} left out, not in all that is joined"))
+        return tuple(found)
+
+    def read(self, split: str) -> Iterator[Record]:
+        if split not in self.splits:
+            raise ValueError(f"{shown(self.name)} has no split {split!r}{suggestion(split, self.splits)}")
+        return self._read(split)
+
+    def fingerprint(self) -> str:
+        state = json.dumps([source.fingerprint() for source in self.sources])
+        return hashlib.sha256(state.encode()).hexdigest()
+
+    def _read(self, split: str) -> Iterator[Record]:
+        for source in self.sources:
+            try:
+                for record in source.read(split):
+                    yield Record(record.fields, _of(source, record.where))
+            except ValueError as error:
+                raise ValueError(_of(source, str(error))) from None
+
+
+def _of(source: Source, text: str) -> str:
+    name = shown(source.name)
+    return text if text.startswith(name) else f"{name}: {text}"
