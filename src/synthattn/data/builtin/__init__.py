@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 from synthattn.data.builtin.dialogue import dialogue_source
 from synthattn.data.builtin.docs import docs_source
 from synthattn.data.builtin.grammar_de import grammar_source
+from synthattn.data.builtin.listops import listops_source
 from synthattn.data.builtin.summaries import summaries_source
 from synthattn.data.source import Source
 from synthattn.messages import suggestion
@@ -16,6 +17,7 @@ BUILTINS: dict[str, Callable[..., Source]] = {
     "summaries": summaries_source,
     "dialogue": dialogue_source,
     "docs": docs_source,
+    "listops": listops_source,
 }
 
 __all__ = ["BUILTINS", "open_builtin"]

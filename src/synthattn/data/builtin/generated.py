@@ -38,6 +38,7 @@ class GeneratedSource:
         held_out: number of examples for validation, and as many for testing; fewer beside a small training split.
         seed: start of the random numbers.
         note: what the user should know about the examples.
+        options: what else decides which examples are generated, for the fingerprint.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class GeneratedSource:
         held_out: int,
         seed: int,
         note: str,
+        options: str = "",
     ) -> None:
         if size < 1:
             raise ValueError(f"{label} needs a size of at least 1, got {size}; such as {label}?size=1000")
@@ -59,7 +61,7 @@ class GeneratedSource:
         self.size, self.seed = size, seed
         # Twenty examples show that a run works, and larger held-out splits would take longer than the training.
         self.held_out = min(held_out, max(20, size // 10))
-        self._generate, self._key, self._note = generate, key, note
+        self._generate, self._key, self._note, self._options = generate, key, note, options
         self._examples: dict[str, list[Example]] | None = None
 
     @property
@@ -82,7 +84,7 @@ class GeneratedSource:
 
     def fingerprint(self) -> str:
         content = f"{self.label} version={self.version} seed={self.seed} size={self.size} held_out={self.held_out}"
-        return hashlib.sha256(content.encode()).hexdigest()
+        return hashlib.sha256(f"{content} {self._options}".rstrip().encode()).hexdigest()
 
     def _generate_all(self) -> dict[str, list[Example]]:
         rng = random.Random(self.seed)
