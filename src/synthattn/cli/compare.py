@@ -60,7 +60,7 @@ def run(
         specs = tuple(split(attention)) if attention is not None else FAMILY
         comparison = Comparison(settings, specs, 1 if seeds is None else seeds, control)
         folder = output or new_folder("compare", settings.data.task)
-    displays, close = _displays(quiet)
+    displays, close = displays(quiet)
     # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -79,7 +79,7 @@ def run(
     return 0 if any(variant.status == "done" for variant in results.variants) else 1
 
 
-def _displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]:
+def displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]:
     """A row for each run."""
     if quiet:
         return lambda name: Quiet(), lambda: None

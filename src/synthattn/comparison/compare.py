@@ -18,10 +18,9 @@ import torch
 import yaml
 
 from synthattn.comparison import statistics
-from synthattn.comparison.measure import heaviest, measure, training_memory
+from synthattn.comparison.measure import heaviest, measure, training_memory, typical
 from synthattn.comparison.pictures import pictures
 from synthattn.comparison.verdict import answer
-from synthattn.data.batching import TokenBatches
 from synthattn.layers.mixers import parse_mixer
 from synthattn.models.describe import describe
 from synthattn.report import tables
@@ -388,7 +387,7 @@ def _add_samples(state: _State) -> None:
 def _measure(state: _State, display: Display) -> None:
     """Costs, side by side with the baseline; and what the attention looks like."""
     results = state.results
-    batches = _typical(state)
+    batches = typical(state.prepared.train, state.comparison.settings.training.batch_tokens)
     trained = [v for v in results.variants if v.status == "done"]
     for n, variant in enumerate(trained):
         display.scored(n, len(trained))
@@ -433,15 +432,6 @@ def _costs(state: _State, variant: Variant, batches: Sequence[Mapping[str, Any]]
         "generation_speed": found.generation_speed,
         "training_memory": found.training_memory,
     }
-
-
-def _typical(state: _State, count: int = 4) -> list[dict[str, Any]]:
-    """A few batches of training, full ones."""
-    inputs = state.prepared.train
-    training = state.comparison.settings.training
-    made = TokenBatches(inputs.lengths, training.batch_tokens, 0, order=inputs.order).batches()
-    full = sorted(made, key=lambda batch: -int(inputs.lengths[batch].sum()))[: max(count, len(made) // 2)]
-    return [inputs.batch(batch) for batch in full[:: max(1, len(full) // count)][:count]]
 
 
 def _write(state: _State) -> None:

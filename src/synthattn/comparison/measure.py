@@ -14,7 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from synthattn.bench.timing import quartiles, undisturbed
+from synthattn.data.batching import TokenBatches
 from synthattn.models.generation import SynthesizerGenerationMixin
+from synthattn.tasks.inputs import Inputs
 
 Batch = Mapping[str, Tensor]
 
@@ -66,6 +68,13 @@ def measure(
         training_memory(build, heaviest(batches)),
         {name: quartiles(found) for name, found in ratios.items()},
     )
+
+
+def typical(inputs: Inputs, batch_tokens: int, count: int = 4) -> list[dict[str, Tensor]]:
+    """A few batches of training, full ones."""
+    made = TokenBatches(inputs.lengths, batch_tokens, 0, order=inputs.order).batches()
+    full = sorted(made, key=lambda batch: -int(inputs.lengths[batch].sum()))[: max(count, len(made) // 2)]
+    return [inputs.batch(batch) for batch in full[:: max(1, len(full) // count)][:count]]
 
 
 def heaviest(batches: Sequence[Batch]) -> Batch:

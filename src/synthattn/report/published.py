@@ -1,8 +1,8 @@
 """The results of the Synthesizer paper (Tay et al., ICML 2021) as data, to be read beside ours.
 
 Numbers are as printed. Two versions of the paper count their tables differently, so some have a year: of the first
-version (2020) or of the last (2021). Left out is what could not be confirmed: the row of lightweight convolutions in
-the table of C4, two rows of the GLUE and SuperGLUE of 2021 and, but for one number, the table of encoders.
+version (2020) or of the last (2021). Left out is what could not be confirmed: two rows of the GLUE and SuperGLUE of
+2021 and, but for one number, the table of encoders. Where another paper has the same experiment, its rows say so.
 """
 
 import math
@@ -38,7 +38,11 @@ class Row:
     parameters: int | None
     """In millions."""
     values: tuple[float, ...]
-    """One for each column."""
+    """One for each column; not a number where there is none."""
+    source: str = ""
+    """Where the numbers are from, if not from the paper itself."""
+    doubt: str = ""
+    """Why a reader should not trust the numbers, or what they are compared with."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,13 @@ class Table:
     rows: tuple[Row, ...]
     note: str
     """What differs between their experiment and one that is read beside it."""
+    source: str = "Tay et al., Synthesizer (2020, 2021)"
+    doubt: str = ""
+    """What speaks against all of it."""
 
+
+NARANG = "Narang et al., Do Transformer Modifications Transfer Across Implementations and Applications? (2021)"
+_UNCONFIRMED = "the paper's own row could not be confirmed; this is the same experiment in another paper"
 
 # Which BLEU it is, is not known. The first row is quoted from a paper of 2017, from before sacrebleu.
 TABLE_2_TRANSLATION = Table(
@@ -75,17 +85,30 @@ TABLE_2_TRANSLATION = Table(
         Row("Transformer (Vaswani et al., 2017)", None, 68, (27.30, 38.10)),
         # 68 million in the version of 2020.
         Row("Transformer", "vanilla", 67, (27.67, 41.57)),
-        Row("Transformer (Control)", None, 73, (27.97, 41.83)),
+        Row("Transformer (Control)", None, 73, (27.97, 41.83), doubt="what was enlarged is not said"),
         Row("Fixed Random", "fixed_random", 61, (23.89, 38.31)),
         Row("Random", "random", 67, (27.27, 41.12)),
         Row("Factorized Random", "factorized_random", 61, (27.30, 41.12)),
         Row("Dense", "dense", 62, (27.43, 41.39)),
         Row("Factorized Dense", "factorized_dense", 61, (27.32, 41.57)),
-        Row("Random + Dense", "random+dense", 67, (27.68, 41.21)),
-        Row("Dense + Vanilla", "dense+vanilla", 74, (27.57, 41.38)),
+        Row(
+            "Random + Dense",
+            "random+dense",
+            67,
+            (27.68, 41.21),
+            doubt="with the 62 million of Dense it would have at least 68",
+        ),
+        Row(
+            "Dense + Vanilla",
+            "dense+vanilla",
+            74,
+            (27.57, 41.38),
+            doubt="6 million more than Dense and the dot product explain",
+        ),
         Row("Random + Vanilla", "random+vanilla", 73, (28.47, 41.85)),
     ),
     "On WMT'14, without seeds or intervals; kind of BLEU, steps and batch are not known.",
+    doubt="One run of each row, and no intervals: differences of a few tenths may be luck.",
 )
 
 # Whether per word or per token is not known. Tensor2Tensor's own model for LM1B has 43.2 per word, and exp(3.40), far
@@ -107,6 +130,8 @@ TABLE_2_LANGUAGE_MODELING = Table(
     ),
     "On LM1B, without seeds or intervals; steps are not known, nor whether perplexity is per word, which is likely, or "
     "per token.",
+    doubt="No single configuration has these numbers of parameters: the baseline, with 70 million to the Synthesizers' "
+    "53, may differ in more than its attention.",
 )
 
 TABLE_3_SUMMARIZATION = Table(
@@ -161,13 +186,27 @@ TABLE_4_C4 = Table(
     (
         Row("Transformer", "vanilla", 223, (1.865, 3.90, 3.70)),
         Row("Dynamic Conv", "dynamicconv", 257, (2.040, 2.65, 3.93)),
+        Row("Lightweight Conv", None, 224, (1.990, 4.05, math.nan), source=NARANG, doubt=_UNCONFIRMED),
+        Row("Universal Transformer", None, 84, (2.111, 0.88, math.nan), source=NARANG, doubt=_UNCONFIRMED),
         Row("Syn (D)", "dense", 224, (1.965, 3.61, 3.80)),
         Row("Syn (R)", "random", 254, (1.972, 4.26, 3.36)),
+        Row(
+            "Syn (FR)",
+            None,
+            207,
+            (1.964, 4.10, math.nan),
+            source=NARANG,
+            doubt="its code makes one row of weights for all queries, which is not the paper's R1 R2^T",
+        ),
         Row("Syn (R+V)", "random+vanilla", 292, (1.849, 3.79, 4.03)),
         Row("Syn (D+V)", "dense+vanilla", 243, (1.832, 3.34, 4.20)),
+        Row("Syn (R+V), alpha", None, 292, (1.856, 3.55, math.nan), source=NARANG),
+        Row("Syn (D+V), alpha", None, 243, (1.846, 3.11, math.nan), source=NARANG),
     ),
     "On C4, of the size of T5 base, about 524 thousand steps. Their mixtures are sums without weights, and their "
     "synthesizers have other heads (8 of 128) than vanilla (12 of 64).",
+    doubt="Rows differ in heads, inner width and parameters (292 against 223 million), and the configurations that were "
+    "released add a relative position bias to Synthesizers alone, which by itself improves vanilla from 1.865 to 1.840.",
 )
 
 _T5 = (
@@ -256,6 +295,19 @@ ENCODERS = Table(
     (Column("AG News", "accuracy", "accuracy"),),
     (Row("The best", None, None, (89.1,)),),
     "",
+)
+
+LONG_RANGE_ARENA = Table(
+    "Table 1",
+    "Long Range Arena",
+    (Column("ListOps", "accuracy", "accuracy"), Column("Text", "accuracy", "accuracy")),
+    (
+        Row("Transformer", "vanilla", None, (36.37, 64.27)),
+        Row("Synthesizer", None, None, (36.99, 61.68), doubt="as released, a sum of random and dot-product attention"),
+        Row("Linformer", "linformer", None, (35.70, 53.94)),
+    ),
+    "ListOps of 500 to 2,000 tokens, film reviews of 1,000 bytes and more.",
+    source="Tay et al., Long Range Arena (2021)",
 )
 
 TABLES = {

@@ -1,0 +1,142 @@
+"""``synthattn reproduce``."""
+
+import shlex
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from synthattn.cli.compare import displays
+from synthattn.cli.specs import split
+from synthattn.messages import suggestion
+from synthattn.reproduction import cost, publish
+from synthattn.reproduction.execute import Execution, Folders, Job, jobs
+from synthattn.reproduction.recipe import SCALES, Recipe, Scale
+from synthattn.reproduction.recipes import TABLES, recipe
+from synthattn.reproduction.terminal import show
+from synthattn.training.run import Stopped
+
+COMPUTED = ("table1", "analysis")
+"""Tables that need no runs of their own."""
+ALL = "all"
+
+
+def run(
+    table: str,
+    scale: str,
+    data: Path | None,
+    rows: str | None,
+    seeds: int | None,
+    output: Path,
+    work: Path,
+    resume: bool,
+    only_show: bool,
+    estimate: bool,
+    quiet: bool,
+) -> int:
+    if table != ALL and table not in (*TABLES, *COMPUTED):
+        raise ValueError(f"there is no table {table!r}{suggestion(table, [*TABLES, *COMPUTED, ALL])}")
+    if scale not in SCALES:
+        raise ValueError(f"there is no scale {scale!r}, only {', '.join(SCALES)}{suggestion(scale, SCALES)}")
+    if seeds is not None and seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {seeds}")
+    console = Console()
+    names = [*TABLES, *COMPUTED] if table == ALL else [table]
+    trained = [name for name in names if name in TABLES]
+    if estimate:
+        for name in trained:
+            cost.show(recipe(name, _scale(scale), data), console)
+        return 0
+    if not only_show:
+        _check_data(scale, data, trained)
+        folders = Folders(output, work, data)
+        for name in trained:
+            code = _run(recipe(name, _scale(scale), data), folders, rows, seeds, resume, quiet)
+            if code:
+                publish.publish(output, [name])
+                return code
+    found = publish.publish(output, names)
+    if not quiet:
+        for one in found:
+            show(one, console)
+        console.print(f"\nPages: {output}", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _scale(text: str) -> Scale:
+    return next(scale for scale in SCALES if scale == text)
+
+
+def _check_data(scale: str, data: Path | None, tables: Sequence[str]) -> None:
+    """Before hours of training, not after."""
+    if scale != "cpu" or not tables:
+        return
+    if data is None:
+        raise ValueError(
+            "--scale cpu needs --data: a folder with a folder for each data set, such as multi30k, news_lm"
+        )
+    if not data.is_dir():
+        raise ValueError(f"there is no folder {data}")
+    needed = {
+        name: Path(place)
+        for table in tables
+        for part in recipe(table, "cpu", data).parts
+        for place in part.settings.data.source.split(" + ")
+        for name in (table,)
+        if not Path(place).is_dir()
+    }
+    if needed:
+        table, place = next(iter(needed.items()))
+        raise ValueError(f"{table} needs the data set {place.name}, there is no folder {place}")
+
+
+def _run(chosen: Recipe, folders: Folders, rows: str | None, seeds: int | None, resume: bool, quiet: bool) -> int:
+    wanted = _rows(chosen, rows)
+    shown, close = displays(quiet)
+    execution = Execution(chosen, folders, shown)
+    every = list(jobs(chosen, wanted, seeds))
+    missing = [job for job in every if not execution.done(job)]
+    begun = [job for job in missing if execution.run_folder(job).exists()]
+    if missing and not resume and (begun or len(missing) < len(every)):
+        raise ValueError(
+            f"{len(every) - len(missing)} of {len(every)} runs of {chosen.table} are in {folders.results} already; "
+            "go on with --resume, or name another --output and --work"
+        )
+    # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for number, job in enumerate(missing, 1):
+            if not quiet:
+                _announce(chosen, job, number, len(missing))
+            execution.run(job)
+    except (Stopped, KeyboardInterrupt):
+        close()
+        words = ["synthattn", "reproduce", chosen.table, "--scale", chosen.scale, "--resume"]
+        text = f"stopped; all that was done is kept. Go on with: {shlex.join(words)} and the other options as before"
+        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        close()
+    return 0
+
+
+def _announce(chosen: Recipe, job: Job, number: int, total: int) -> None:
+    text = f"{chosen.table} {chosen.scale}: run {number} of {total}, {job.part.name} {job.name}"
+    Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _rows(chosen: Recipe, text: str | None) -> list[str]:
+    """Keys of rows, from keys, names or attention."""
+    if text is None:
+        return []
+    known = {row.key: row for part in chosen.parts for row in part.rows}
+    found = []
+    for name in split(text):
+        keys = [key for key, row in known.items() if name in (key, row.name)]
+        keys = keys or [key for key, row in known.items() if name == row.attention]
+        if not keys:
+            raise ValueError(f"{chosen.table} has no row {name!r}{suggestion(name, known)}")
+        found += keys
+    return found

@@ -1,0 +1,265 @@
+"""Train what a table needs and does not have yet, and keep a record of each run."""
+
+import dataclasses
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from synthattn.comparison.measure import measure, typical
+from synthattn.comparison.pictures import pictures
+from synthattn.models.describe import describe
+from synthattn.report.results import Histogram
+from synthattn.reproduction import entries
+from synthattn.reproduction.entries import Entry
+from synthattn.reproduction.recipe import Part, Recipe, Row
+from synthattn.reproduction.recipes import recipe
+from synthattn.training import record
+from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
+from synthattn.training.prepare import Prepared
+from synthattn.training.progress import Display
+from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
+from synthattn.training.settings import ModelSettings, Settings
+
+SPEED_ROUNDS = 11
+CHOICE = "rates"
+"""The folder of the runs that a learning rate is chosen from."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where everything is.
+
+    Args:
+        results: records, tables and pages: small, to be kept.
+        work: models and checkpoints.
+        data: data sets of the scale ``cpu``, a folder for each.
+    """
+
+    results: Path
+    work: Path
+    data: Path | None = None
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """What must not be in a record, since it is different on every machine."""
+        found = {str(self.work): "WORK", str(self.work.resolve()): "WORK"}
+        if self.data is not None:
+            found |= {str(self.data): "DATA", str(self.data.resolve()): "DATA"}
+        return {folder: name for folder, name in found.items() if len(folder) > 1}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is to be made."""
+
+    part: Part
+    row: Row
+    seed: int
+    rate: float | None = None
+    """A learning rate to try; None takes the one that was chosen."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.row.key}-{self.seed}" if self.rate is None else f"{CHOICE}/{self.rate:g}"
+
+
+def jobs(chosen: Recipe, rows: Sequence[str] = (), seeds: int | None = None) -> Iterator[Job]:
+    """All runs of a table, in the order in which they are worth having: first every row once, then further seeds."""
+    for part in chosen.parts:
+        for rate in part.rates:
+            yield Job(part, part.baseline, 0, rate)
+    most = max(row.seeds for part in chosen.parts for row in part.rows) if seeds is None else seeds
+    for seed in range(most):
+        for part in chosen.parts:
+            for row in part.rows:
+                wanted = row.seeds if seeds is None else seeds
+                if seed < wanted and (not rows or row.key in rows or row == part.baseline):
+                    yield Job(part, row, seed)
+
+
+@dataclass
+class Execution:
+    """Of one table; remembers data that several runs share."""
+
+    recipe: Recipe
+    folders: Folders
+    display: Callable[[str], Display]
+    _prepared: dict[str, Prepared] = field(default_factory=dict)
+
+    @property
+    def main(self) -> bool:
+        """Whether this process writes: of several that torchrun has started, the first."""
+        return int(os.environ.get("RANK", "0")) == 0
+
+    def kept(self, job: Job) -> Path:
+        return entries.place(self.folders.results, self.recipe.table, self.recipe.scale, job.part.name, job.name)
+
+    def run_folder(self, job: Job) -> Path:
+        return self.folders.work / f"{self.recipe.table}-{self.recipe.scale}" / job.part.name / job.name
+
+    def done(self, job: Job) -> bool:
+        path = self.kept(job)
+        return path.is_file() and entries.load(path).record.status == "done"
+
+    def run(self, job: Job) -> Entry:
+        """Make a run, or go on with it, and keep its record; a failure is a record too."""
+        if job.rate is None and job.row == job.part.baseline and job.seed == 0 and job.part.rates:
+            return self._take_best(job)
+        settings = self.settings(job)
+        folder = self.run_folder(job)
+        again = (folder / record.FILE).is_file()
+        prepared = self.prepared(job.part, settings)
+        shown = self.display(f"{job.part.name} {job.name}")
+        try:
+            found = train(settings, folder, shown, self.command(job), prepared, resume=again)
+        except (Stopped, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            if os.environ.get("SYNTHATTN_TRACEBACK"):
+                raise
+            found = record.load(folder)
+            found.status, found.reason = "failed", " ".join(str(error).split()) or type(error).__name__
+        entry = self._entry(job, found)
+        if found.status == "done":
+            self._look(job, entry, prepared, settings)
+        if self.main:
+            if found.status == "done":
+                entries.copy_rows(folder, self.kept(job))
+            entry.save(self.kept(job), self.folders.hidden)
+        return entry
+
+    def settings(self, job: Job) -> Settings:
+        """All of a run's."""
+        part, row = job.part, job.row
+        settings = part.settings.changed(training__seed=job.seed)
+        rate = job.rate if job.rate is not None else self.rate(part)
+        if rate is not None:
+            settings = settings.changed(training__learning_rate=rate)
+        if part.before is not None:
+            return dataclasses.replace(settings, model=ModelSettings(start=str(self._start(part.before, row))))
+        model = _model(settings.model, row)
+        if row.control:
+            prepared = self.prepared(part, settings)
+            sizes = [_parameters(_model(settings.model, other), prepared) for other in part.rows if not other.control]
+            model = matched_control(settings.model, prepared.kind, max(sizes), **decided_fields(prepared))
+        return dataclasses.replace(settings, model=model)
+
+    def rate(self, part: Part) -> float | None:
+        """The learning rate of all rows: the one with which the baseline had the lowest validation loss."""
+        of = self.recipe.part(part.rate_of) if part.rate_of is not None else part
+        if not of.rates:
+            return None
+        found = {}
+        for rate in of.rates:
+            path = self.kept(Job(of, of.baseline, 0, rate))
+            entry = entries.load(path) if path.is_file() else None
+            if entry is None or entry.record.status != "done":
+                raise ValueError(f"the learning rate of {of.name} is not chosen yet: {rate:g} was not tried to its end")
+            found[rate] = entry
+        return chosen_rate(list(found.values()))
+
+    def prepared(self, part: Part, settings: Settings) -> Prepared:
+        """The data, once for all rows; a model to start from brings its own words, which are those of all rows."""
+        if part.name not in self._prepared:
+            self._prepared[part.name] = prepare_data(settings)
+        return self._prepared[part.name]
+
+    def command(self, job: Job) -> str:
+        words = ["synthattn", "reproduce", self.recipe.table, "--scale", self.recipe.scale]
+        words += ["--data", "DATA"] if self.recipe.scale == "cpu" else []
+        words += ["--rows", job.row.key, "--seeds", str(job.seed + 1)]
+        return shlex.join(words)
+
+    def _take_best(self, job: Job) -> Entry:
+        """The baseline's first run has been made already, when its learning rate was chosen."""
+        rate = self.rate(job.part)
+        tried = Job(job.part, job.row, 0, rate)
+        entry = dataclasses.replace(entries.load(self.kept(tried)), candidate=False)
+        if self.main:
+            entries.copy_rows(self.kept(tried).with_suffix(""), self.kept(job))
+            entry.save(self.kept(job), self.folders.hidden)
+        return entry
+
+    def _start(self, before: tuple[str, str], row: Row) -> Path:
+        """The model that a row of another table has left."""
+        table, name = before
+        other = recipe(table, self.recipe.scale, self.folders.data)
+        part = other.part(name)
+        source = part.row(row.name)
+        assert source is not None, f"{table} has the rows that start from it"
+        job, execution = Job(part, source, 0), Execution(other, self.folders, self.display)
+        if not execution.done(job):
+            raise ValueError(
+                f"{self.recipe.table} starts from the models of {table}; first run: {execution.command(job)}"
+            )
+        if source == part.baseline and part.rates:
+            job = dataclasses.replace(job, rate=execution.rate(part))
+        model = execution.run_folder(job) / MODEL
+        if not (model / "config.json").is_file():
+            raise ValueError(f"the record of {row.name} is there, but its model is not in {model}; train it again")
+        return model
+
+    def _entry(self, job: Job, found: record.Record) -> Entry:
+        return Entry(
+            self.recipe.table,
+            self.recipe.scale,
+            job.part.name,
+            job.row.name,
+            job.seed,
+            self.command(job),
+            found,
+            candidate=job.rate is not None,
+        )
+
+    def _look(self, job: Job, entry: Entry, prepared: Prepared, settings: Settings) -> None:
+        """What is measured on a model besides its scores."""
+        if not self.main:
+            return
+        if settings.model.start is None:
+            config = configuration(settings.model, **decided_fields(prepared))
+            entry.gigaflop = describe(config, MODEL_OF[prepared.kind])["flops"]["forward"] / 1e9
+        if job.seed or settings.model.start is not None:
+            return
+        if job.part.looks:
+            batch = {
+                name: value[:8] for name, value in typical(prepared.train, settings.training.batch_tokens, 1)[0].items()
+            }
+            entry.before = _histograms(self._new(settings, prepared), batch)
+            entry.after = _histograms(load(self.run_folder(job) / MODEL), batch)
+        alone = int(os.environ.get("WORLD_SIZE", "1")) == 1  # the others would wait meanwhile
+        if job.part.speed and alone and job.row != job.part.baseline:
+            base = dataclasses.replace(settings, model=_model(job.part.settings.model, job.part.baseline))
+            found = measure(
+                lambda: self._new(settings, prepared),
+                lambda: self._new(base, prepared),
+                typical(prepared.train, settings.training.batch_tokens),
+                SPEED_ROUNDS,
+            )
+            entry.speed = (found.training_speed, *found.spread["training_speed"])
+
+    def _new(self, settings: Settings, prepared: Prepared) -> Any:
+        config = configuration(settings.model, **decided_fields(prepared))
+        return placed(build(config, prepared.kind, settings.training.seed))
+
+
+def chosen_rate(tried: Sequence[Entry]) -> float:
+    """The rate with the lowest validation loss; of several, the lowest rate."""
+    losses = {entry.rate: entry.validation_loss for entry in tried}
+    known = {rate: loss for rate, loss in losses.items() if loss is not None}
+    return min(sorted(known), key=lambda rate: known[rate])
+
+
+def _model(settings: ModelSettings, row: Row) -> ModelSettings:
+    return dataclasses.replace(settings, attention=row.attention, fields=settings.fields | row.fields)
+
+
+def _parameters(settings: ModelSettings, prepared: Prepared) -> int:
+    config = configuration(settings, **decided_fields(prepared))
+    return describe(config, MODEL_OF[prepared.kind])["parameters"]["total"]
+
+
+def _histograms(model: Any, batch: Mapping[str, Any]) -> list[Histogram]:
+    return pictures(model, batch)[1]

@@ -1,0 +1,197 @@
+"""What came of a table, as plain data: written as ``results.json``; pages and Markdown are made from it alone."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from synthattn.report.results import Difference, Histogram, Metric, Score
+
+FILE = "results.json"
+
+Judgement = Literal["holds", "does not hold", "undecided", "not run"]
+JUDGEMENTS: tuple[Judgement, ...] = ("holds", "does not hold", "undecided", "not run")
+
+
+@dataclass
+class Published:
+    """A number that somebody has printed."""
+
+    value: float
+    source: str
+    """The paper and its table."""
+    doubt: str = ""
+    """Why it should be read with care; nothing where there is no reason known."""
+
+
+@dataclass
+class Run:
+    """Where a number comes from."""
+
+    seed: int
+    record: str
+    """The path of the run's record, from the folder of all results."""
+    command: str
+    """Makes it again."""
+    seconds: float
+    """Of its training."""
+
+
+@dataclass
+class Speed:
+    """Times that of the baseline, measured in turn with it; more is faster."""
+
+    value: float
+    low: float
+    high: float
+    """Quartiles of the rounds."""
+
+
+@dataclass
+class Look:
+    """Attention weights of a row's first run: how often each size occurs, layer by layer."""
+
+    before: list[Histogram]
+    after: list[Histogram]
+    """Training."""
+
+
+@dataclass
+class Row:
+    """One model of a part."""
+
+    name: str
+    key: str
+    attention: str
+    """The spec that builds it."""
+    differs: str = ""
+    """In what else than attention it differs from the others: ``mix=sum``; nothing where in nothing."""
+    status: str = "missing"
+    """``missing``, ``failed`` or ``done``; ``done`` also where only some of the seeds are."""
+    reason: str = ""
+    """Why it failed, in a line."""
+    wanted_seeds: int = 1
+    parameters: int | None = None
+    gigaflop: float | None = None
+    """Of the matrix products of one forward pass over one example of the longest length."""
+    scores: dict[str, Score] = field(default_factory=dict)
+    """By metric; differences are from the part's baseline."""
+    speed: Speed | None = None
+    """Of a training step."""
+    look: Look | None = None
+    runs: list[Run] = field(default_factory=list)
+    published: dict[str, Published] = field(default_factory=dict)
+    """By our metric; ``parameters`` (in millions) and ``speed`` (steps per second) may be among them."""
+
+
+@dataclass
+class Part:
+    """One experiment of the table at one scale."""
+
+    name: str
+    title: str
+    scale: str
+    baseline: str
+    """The name of a row."""
+    metrics: dict[str, Metric]
+    """Those to show, the main one first."""
+    rows: list[Row]
+    published_metrics: dict[str, str] = field(default_factory=dict)
+    """By our metric, what the paper calls the one that is to be read beside it, with its data."""
+    published_note: str = ""
+    """What differs between their experiment and this one."""
+    published_doubt: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
+    """What was equal for all rows: data, preset, steps, batch, schedule, learning rate; in the order to show them."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """By learning rate, the validation loss of the baseline; the best was taken for all. Empty where there was one."""
+    rate_runs: dict[str, str] = field(default_factory=dict)
+    """By learning rate, the path of the record."""
+    note: str = ""
+
+
+@dataclass
+class Verdict:
+    """A claim of the paper, and whether it holds here."""
+
+    claim: str
+    """In words a newcomer follows."""
+    where: str
+    """Where the paper says so: ``abstract``, ``Table 2``."""
+    part: str
+    scale: str
+    judgement: Judgement
+    because: str
+    """Our numbers and the test that was used, in a sentence or two."""
+    in_paper: str = ""
+    """What the paper's own numbers say, which is not always what its text says."""
+    in_paper_holds: bool | None = None
+    """By its own numbers; None where it has none."""
+
+
+@dataclass
+class Outcome:
+    """A whole table."""
+
+    table: str
+    """The name on the command line."""
+    title: str
+    """Such as ``Table 2: machine translation``."""
+    parts: list[Part]
+    verdicts: list[Verdict] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What a reader must know to trust the numbers."""
+    versions: list[str] = field(default_factory=list)
+    """Of synthattn and torch, of all records; and the processors that they were made on."""
+
+    def save(self, folder: Path) -> None:
+        """Written beside and then renamed: a reader never sees half of it."""
+        beside = folder / f"{FILE}.part"
+        beside.write_text(json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+        beside.replace(folder / FILE)
+
+
+def load(folder: Path) -> Outcome:
+    """Read ``results.json``."""
+    file = folder / FILE
+    try:
+        return from_dict(json.loads(file.read_text()))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{file} is damaged: {' '.join(str(error).split())}") from error
+
+
+def from_dict(found: dict[str, Any]) -> Outcome:
+    return Outcome(
+        **{
+            **found,
+            "parts": [_part(part) for part in found["parts"]],
+            "verdicts": [Verdict(**verdict) for verdict in found["verdicts"]],
+        }
+    )
+
+
+def _part(found: dict[str, Any]) -> Part:
+    metrics = {name: Metric(**metric) for name, metric in found["metrics"].items()}
+    return Part(**{**found, "metrics": metrics, "rows": [_row(row) for row in found["rows"]]})
+
+
+def _row(found: dict[str, Any]) -> Row:
+    look = found["look"]
+    return Row(
+        **{
+            **found,
+            "scores": {name: _score(score) for name, score in found["scores"].items()},
+            "speed": None if found["speed"] is None else Speed(**found["speed"]),
+            "look": None
+            if look is None
+            else Look(*([Histogram(**one) for one in look[name]] for name in ("before", "after"))),
+            "runs": [Run(**run) for run in found["runs"]],
+            "published": {name: Published(**one) for name, one in found["published"].items()},
+        }
+    )
+
+
+def _score(found: dict[str, Any]) -> Score:
+    difference = found.get("difference")
+    return Score(**{**found, "difference": None if difference is None else Difference(**difference)})
