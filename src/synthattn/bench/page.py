@@ -3,9 +3,7 @@
 import re
 from collections.abc import Callable
 from html import escape
-from importlib import resources
 from itertools import groupby
-from string import Template
 
 from synthattn.bench.bars import Bar, bars, outcomes, verdict
 from synthattn.bench.growth import Fit, Growth, measurable
@@ -29,6 +27,7 @@ from synthattn.bench.tables import (
     series_name,
     values,
 )
+from synthattn.report.document import document, text_file
 from synthattn.report.picture import COLOURS, shape
 from synthattn.report.tables import NOTHING, TIMES, digits, fixed
 
@@ -44,21 +43,14 @@ def page(record: Record) -> str:
     for section in sections(record):
         parts[section.key] = (section.title, _section(section, _plots(record, section.key, places)))
     parts["made"] = ("How it was made", _made(record))
-    return Template(_file("synthattn.bench", "page.html")).substitute(
-        title="Attention: speed and memory, side by side",
-        style=_file("synthattn.report", "page.css") + _file("synthattn.bench", "page.css") + _highlights(len(places)),
-        links="".join(f'<a href="#{key}">{title}</a>' for key, (title, _) in parts.items()),
-        heading=_heading(record, found),
-        sections="\n".join(
-            f'<section id="{key}" aria-labelledby="{key}-title">\n'
-            f'<h2 id="{key}-title">{title}</h2>\n{inner}\n</section>'
-            for key, (title, inner) in parts.items()
-        ),
+    own = text_file("synthattn.bench", "page.css")
+    return document(
+        "Attention: speed and memory, side by side",
+        "synthattn bench",
+        _heading(record, found),
+        parts,
+        text_file("synthattn.report", "page.css") + own + _highlights(len(places)),
     )
-
-
-def _file(package: str, name: str) -> str:
-    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def _highlights(count: int) -> str:

@@ -1,19 +1,16 @@
 """The page of a comparison: one HTML file that asks for nothing else and can be read without JavaScript, but for curves
 and attention maps."""
 
-import base64
 import dataclasses
 import difflib
-import hashlib
 import json
 import math
 import textwrap
 from html import escape
-from importlib import resources
-from string import Template
 from typing import Any
 
 from synthattn.report import tables
+from synthattn.report.document import document, text_file
 from synthattn.report.picture import COLOURS, COSTS, scatter, shape
 from synthattn.report.results import Results, Variant
 
@@ -24,34 +21,22 @@ DASHES = ["", "7 3", "2 3", "9 3 2 3"]
 
 def page(results: Results) -> str:
     """The whole file."""
-    script = _file("page.js")
-    parts = {
-        "table": ("Results", _table(results)),
-        "costs": ("Quality and cost", _costs(results)),
-        "learning": ("Learning curves", _learning(results)),
-        "attention": ("Attention", _attention(results)),
-        "samples": ("Samples", _samples(results)),
-        "made": ("How it was made", _made(results)),
-    }
-    parts = {key: (title, inner) for key, (title, inner) in parts.items() if inner}
-    return Template(_file("page.html")).substitute(
-        title=escape(f"{results.task} on {results.data}: attention compared"),
-        style=_file("page.css"),
-        links="".join(f'<a href="#{key}">{title}</a>' for key, (title, _) in parts.items()),
-        heading=_heading(results),
-        sections="\n".join(
-            f'<section id="{key}" aria-labelledby="{key}-title">\n'
-            f'<h2 id="{key}-title">{title}</h2>\n{inner}\n</section>'
-            for key, (title, inner) in parts.items()
-        ),
-        data=_data(results),
-        script=script,
-        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    return document(
+        f"{results.task} on {results.data}: attention compared",
+        "synthattn compare",
+        _heading(results),
+        {
+            "table": ("Results", _table(results)),
+            "costs": ("Quality and cost", _costs(results)),
+            "learning": ("Learning curves", _learning(results)),
+            "attention": ("Attention", _attention(results)),
+            "samples": ("Samples", _samples(results)),
+            "made": ("How it was made", _made(results)),
+        },
+        text_file("synthattn.report", "page.css"),
+        text_file("synthattn.report", "page.js"),
+        _data(results),
     )
-
-
-def _file(name: str) -> str:
-    return resources.files("synthattn.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _heading(results: Results) -> str:

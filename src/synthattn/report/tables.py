@@ -45,31 +45,33 @@ class Column:
 def columns(results: Results) -> list[Column]:
     """All columns that have something to say, but for the first, which has the names."""
     variants = results.variants
-    found = [Column("Parameters", "", [_cell(variant.parameters, quantity) for variant in variants])]
+    found = [Column("Parameters", "", [number_cell(variant.parameters, quantity) for variant in variants])]
     for name in metric_names(results):
         main = name == results.main_metric
         scores = [variant.scores.get(name) for variant in variants]
-        places = _decimals(scores)
+        places = decimals(scores)
         # Before the first variant is scored it is not known what the main metric is.
         found.append(
-            Column(name or "Score", direction(results, name), [_score_cell(score, places) for score in scores], main)
+            Column(name or "Score", direction(results, name), [score_cell(score, places) for score in scores], main)
         )
         if main:
-            cells = [_difference_cell(score, higher_is_better(results, name), places) for score in scores]
+            cells = [difference_cell(score, higher_is_better(results, name), places) for score in scores]
             found.append(Column("Difference", f"{name}, from {results.baseline}", cells))
         for table in published(results, name):
-            typed = _typed_alike(table)
-            cells = [_cell(table.values.get(variant.attention), typed) for variant in variants]
+            typed = typed_alike(table.values.values())
+            cells = [number_cell(table.values.get(variant.attention), typed) for variant in variants]
             found.append(Column(f"{name} in the paper", table.table, cells, paper=True))
     relative = f"{TIMES} baseline"
     found += [
-        Column("Training speed", relative, [_cell(variant.training_speed, times) for variant in variants]),
-        Column("Inference speed", relative, [_cell(variant.inference_speed, times) for variant in variants]),
+        Column("Training speed", relative, [number_cell(variant.training_speed, times) for variant in variants]),
+        Column("Inference speed", relative, [number_cell(variant.inference_speed, times) for variant in variants]),
         Column(
-            "Generation speed", f"{TIMES} baseline", [_cell(variant.generation_speed, times) for variant in variants]
+            "Generation speed",
+            f"{TIMES} baseline",
+            [number_cell(variant.generation_speed, times) for variant in variants],
         ),
-        Column("Training memory", "MB", [_cell(variant.training_memory, megabytes) for variant in variants]),
-        Column("Cache", "bytes per token", [_cell(variant.cache_bytes_per_token, whole) for variant in variants]),
+        Column("Training memory", "MB", [number_cell(variant.training_memory, megabytes) for variant in variants]),
+        Column("Cache", "bytes per token", [number_cell(variant.cache_bytes_per_token, whole) for variant in variants]),
     ]
     return [column for column in found if column.main or any(cell.text for cell in column.cells)]
 
@@ -111,7 +113,7 @@ def markdown(results: Results) -> str:
     lines = [_line(heads), _line(["---", *["---:"] * len(found)])]
     for n, variant in enumerate(results.variants):
         name = f"`{variant.attention}`" + (" (baseline)" if variant.attention == results.baseline else "")
-        texts = [_together(column.cells[n]) for column in found]
+        texts = [together(column.cells[n]) for column in found]
         if said := trouble(variant):
             at = next(i for i, column in enumerate(found) if column.main)
             texts[at] = f"{texts[at]} ({said})" if texts[at] else said
@@ -190,11 +192,11 @@ def _record(results: Results, variant: Variant) -> Iterator[tuple[str, object]]:
         yield measure, getattr(variant, measure)
 
 
-def _cell(value: Number | None, formatted: Callable[[Number], str]) -> Cell:
+def number_cell(value: Number | None, formatted: Callable[[Number], str]) -> Cell:
     return Cell() if value is None or not math.isfinite(value) else Cell(formatted(value), key=value)
 
 
-def _score_cell(score: Score | None, places: int) -> Cell:
+def score_cell(score: Score | None, places: int) -> Cell:
     if score is None or not math.isfinite(score.value):
         return Cell("not a number" if score else "")
     return Cell(
@@ -202,7 +204,7 @@ def _score_cell(score: Score | None, places: int) -> Cell:
     )
 
 
-def _difference_cell(score: Score | None, higher_better: bool, places: int) -> Cell:
+def difference_cell(score: Score | None, higher_better: bool, places: int) -> Cell:
     found = score.difference if score else None
     if found is None or not math.isfinite(found.value):
         return Cell()
@@ -216,7 +218,7 @@ def verdict(found: Difference, higher_better: bool) -> str:
     return "better" if (found.value > 0) == higher_better else "worse"
 
 
-def _decimals(scores: Iterable[Score | None]) -> int:
+def decimals(scores: Iterable[Score | None]) -> int:
     """So many that the intervals have two digits, the same for a whole column; four digits where there are none."""
     known = [score for score in scores if score and math.isfinite(score.value)]
     widths = sorted(score.high - score.low for score in known if 0 < score.high - score.low < math.inf)
@@ -226,13 +228,13 @@ def _decimals(scores: Iterable[Score | None]) -> int:
     return min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest else 0
 
 
-def _typed_alike(table: Published) -> Callable[[Number], str]:
+def typed_alike(values: Iterable[Number]) -> Callable[[Number], str]:
     """All with as many decimals as the longest has: 27.3 stands beside 27.67 as 27.30."""
-    places = max(len(f"{value:.6f}".rstrip("0").split(".")[1]) for value in table.values.values())
+    places = max(len(f"{value:.6f}".rstrip("0").split(".")[1]) for value in values)
     return lambda value: fixed(value, places)
 
 
-def _together(cell: Cell) -> str:
+def together(cell: Cell) -> str:
     return " ".join(part for part in (cell.text, cell.detail, cell.mark and f"**{cell.mark}**") if part)
 
 
