@@ -282,6 +282,44 @@ def bench(
 
 
 @app.command()
+def reproduce(
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="translation, lm1b, generation, c4, glue, superglue, encoding, heads, lra, table1, analysis, or all.",
+            metavar="TABLE",
+            show_default=False,
+        ),
+    ],
+    scale: Annotated[
+        str,
+        typer.Option(help="tiny: seconds, to see that it works; cpu: minutes a row; paper: the paper's own sizes."),
+    ] = "tiny",
+    data: Annotated[
+        Path | None, typer.Option(help="For cpu: a folder with a folder for each data set, such as multi30k, news_lm.")
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Only these and the baseline, such as 'random,dense+vanilla'; all unless given.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each row; the recipe's own number unless given.")] = None,
+    output: Annotated[Path, typer.Option(help="Records, tables and pages: small, to be kept.")] = Path("results"),
+    work: Annotated[Path, typer.Option(help="Models and checkpoints.")] = Path("runs/reproduce"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is there.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Train nothing: make tables and pages of the records in --output.")
+    ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Train nothing: parameters, operations and hours of each row.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Reproduce a table of the paper: the published numbers, ours, and which of its claims hold."""
+    from synthattn.cli import reproduce as verb
+
+    raise typer.Exit(verb.run(table, scale, data, rows, seeds, output, work, resume, show, estimate, quiet))
+
+
+@app.command()
 def data(
     source: Annotated[
         str, typer.Argument(help="A folder, a file, hub:NAME or builtin:NAME.", metavar="SOURCE", show_default=False)

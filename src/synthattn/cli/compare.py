@@ -60,11 +60,11 @@ def run(
         specs = tuple(split(attention)) if attention is not None else FAMILY
         comparison = Comparison(settings, specs, 1 if seeds is None else seeds, control)
         folder = output or new_folder("compare", settings.data.task)
-    displays, close = displays(quiet)
+    shown, close = displays(quiet)
     # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        results = compare(comparison, folder, displays, command(), resume is not None)
+        results = compare(comparison, folder, shown, command(), resume is not None)
     except (Stopped, KeyboardInterrupt):
         close()
         again = f"synthattn compare --resume {shlex.quote(str(folder))}"

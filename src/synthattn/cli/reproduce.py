@@ -10,15 +10,14 @@ from rich.console import Console
 from synthattn.cli.compare import displays
 from synthattn.cli.specs import split
 from synthattn.messages import suggestion
-from synthattn.reproduction import cost, publish
+from synthattn.reproduction import cost, publish, table1
 from synthattn.reproduction.execute import Execution, Folders, Job, jobs
+from synthattn.reproduction.publish import COMPUTED
 from synthattn.reproduction.recipe import SCALES, Recipe, Scale
 from synthattn.reproduction.recipes import TABLES, recipe
-from synthattn.reproduction.terminal import show
+from synthattn.reproduction.terminal import show, show_table1
 from synthattn.training.run import Stopped
 
-COMPUTED = ("table1", "analysis")
-"""Tables that need no runs of their own."""
 ALL = "all"
 
 
@@ -58,6 +57,8 @@ def run(
                 return code
     found = publish.publish(output, names)
     if not quiet:
+        if "table1" in names:
+            show_table1(table1.synthesized(), console)
         for one in found:
             show(one, console)
         console.print(f"\nPages: {output}", markup=False, highlight=False, soft_wrap=True)

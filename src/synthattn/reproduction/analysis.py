@@ -1,0 +1,114 @@
+"""The paper's figures of attention weights, from what was seen in the runs of other tables."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from synthattn.report.results import Histogram
+from synthattn.reproduction import outcome
+from synthattn.reproduction.entries import Entry, load_all
+from synthattn.reproduction.recipe import SCALES, Part, Recipe
+from synthattn.reproduction.recipes import TABLES, recipe
+
+NAME, TITLE = "analysis", "Attention weights before and after training"
+SMALL = -3.0
+"""Weights below a thousandth, as a power of ten, count as next to nothing."""
+
+
+def collect(results: Path) -> outcome.Outcome:
+    """Histograms of all parts whose runs were looked at, and what the paper says of them."""
+    parts, verdicts = [], []
+    for table in TABLES:
+        for chosen in (recipe(table, scale, Path("DATA")) for scale in SCALES):
+            for part in chosen.parts:
+                found = _part(chosen, part, results)
+                if found is not None:
+                    parts.append(found)
+                    verdicts += _verdicts(found)
+    if any(part.scale != "tiny" for part in parts):
+        parts = [part for part in parts if part.scale != "tiny"]
+        verdicts = [verdict for verdict in verdicts if verdict.scale != "tiny"]
+    notes = [
+        "Weights of all pairs of tokens that a mask allows, of eight texts that were learned from, of the first seed. "
+        "Bins are quarters of powers of ten; weights below a millionth count in the first."
+    ]
+    return outcome.Outcome(NAME, TITLE, parts, verdicts, notes)
+
+
+def _part(chosen: Recipe, part: Part, results: Path) -> outcome.Part | None:
+    if not part.looks:
+        return None
+    found = {
+        entry.row: entry
+        for entry in load_all(results, chosen.table)
+        if (entry.scale, entry.part, entry.seed) == (chosen.scale, part.name, 0) and entry.after and not entry.candidate
+    }
+    if not found:
+        return None
+    rows = [_row(part, name, entry, results) for name, entry in found.items()]
+    order = [row.name for row in part.rows]
+    rows.sort(key=lambda row: order.index(row.name))
+    name = f"{chosen.table} {part.name}"
+    return outcome.Part(name, f"{chosen.table}: {part.title}", chosen.scale, part.baseline.name, {}, rows)
+
+
+def _row(part: Part, name: str, entry: Entry, results: Path) -> outcome.Row:
+    row = part.row(name)
+    assert row is not None
+    assert entry.path is not None
+    run = outcome.Run(0, entry.path.relative_to(results).as_posix(), entry.command, 0.0)
+    look = outcome.Look(entry.before, entry.after)
+    return outcome.Row(row.name, row.key, row.attention, status="done", look=look, runs=[run])
+
+
+def spread(histograms: Sequence[Histogram]) -> float:
+    """The standard deviation of the powers of ten of the weights, the mean over layers."""
+    deviations = []
+    for one in histograms:
+        middles = _middles(one)
+        mean = sum(x * share for x, share in middles)
+        deviations.append(math.sqrt(sum((x - mean) ** 2 * share for x, share in middles)))
+    return sum(deviations) / len(deviations)
+
+
+def next_to_nothing(histograms: Sequence[Histogram]) -> float:
+    """The share of weights below a thousandth, the mean over layers."""
+    shares = [sum(share for x, share in _middles(one) if x < SMALL) for one in histograms]
+    return sum(shares) / len(shares)
+
+
+def _middles(one: Histogram) -> list[tuple[float, float]]:
+    ends = zip(one.edges, one.edges[1:], one.counts, strict=False)
+    return [((low + high) / 2, share) for low, high, share in ends]
+
+
+def _verdicts(part: outcome.Part) -> Iterator[outcome.Verdict]:
+    """The paper describes its figures: Synthesizers' weights vary more, and the Transformer's are sparser."""
+    looks = {row.attention: row.look for row in part.rows if row.look is not None and not row.differs}
+    if "vanilla" not in looks:
+        return
+    base = looks["vanilla"].after
+    for attention, name in (("random", "Random"), ("dense", "Dense")):
+        if attention not in looks:
+            continue
+        after = looks[attention].after
+        both = spread(after), spread(base)
+        yield outcome.Verdict(
+            f"After training, the weights of {name} vary more than the Transformer's ({part.title}).",
+            "analysis (2021)",
+            part.name,
+            part.scale,
+            "holds" if both[0] > both[1] else "does not hold",
+            f"standard deviation of the powers of ten: {name} {both[0]:.2f}, Transformer {both[1]:.2f}; "
+            "means over layers of one run, without a test",
+        )
+        few = next_to_nothing(after), next_to_nothing(base)
+        yield outcome.Verdict(
+            f"The Transformer has more weights that are next to nothing than {name} ({part.title}).",
+            "analysis (2021)",
+            part.name,
+            part.scale,
+            "holds" if few[1] > few[0] else "does not hold",
+            f"weights below a thousandth: Transformer {few[1]:.0%}, {name} {few[0]:.0%}; "
+            "means over layers of one run, without a test",
+        )

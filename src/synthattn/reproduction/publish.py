@@ -1,0 +1,50 @@
+"""Tables and pages of what has been run, made from the records alone."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from synthattn.reproduction import analysis, entries, evidence, markdown, outcome, table1
+from synthattn.reproduction.page import page, page_of_table1
+from synthattn.reproduction.recipes import TABLES
+from synthattn.training.checkpoints import write_text
+
+PAGE, TABLE, OVERVIEW = "page.html", "table.md", "README.md"
+COMPUTED = ("table1", "analysis")
+"""Tables that need no runs of their own."""
+
+
+def publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
+    """Write the results, the table and the page of each table that has records, and the overview of all."""
+    found = []
+    for name in names:
+        if name == "table1":
+            _write_table1(results)
+        elif name == analysis.NAME:
+            seen = analysis.collect(results)
+            if seen.parts:
+                found.append(seen)
+        elif (results / entries.RECORDS / name).is_dir():
+            found.append(evidence.collect(results, name))
+    for one in found:
+        write(results, one)
+    known = [name for name in (*TABLES, analysis.NAME) if (results / name / outcome.FILE).is_file()]
+    if known:
+        write_text(results / OVERVIEW, markdown.overview([outcome.load(results / name) for name in known]))
+    return found
+
+
+def write(results: Path, found: outcome.Outcome) -> None:
+    """All files of a table but its records."""
+    folder = results / found.table
+    folder.mkdir(parents=True, exist_ok=True)
+    found.save(folder)
+    write_text(folder / TABLE, markdown.table(found))
+    write_text(folder / PAGE, page(found))
+
+
+def _write_table1(results: Path) -> None:
+    folder = results / "table1"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = table1.synthesized()
+    write_text(folder / TABLE, markdown.table1(rows))
+    write_text(folder / PAGE, page_of_table1(rows))
