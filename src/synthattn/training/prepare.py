@@ -136,8 +136,18 @@ def _part(settings: DataSettings, task: Task, place: str) -> Part:
 
 
 def _places(settings: DataSettings) -> Iterator[tuple[str, str]]:
-    """The source of each task of a suite: a folder that is called as the task, or its name on the hub."""
+    """The source of each task of a suite: a folder that is called as the task, or its name on the hub or built in."""
     names = SUITES[settings.task]
+    if settings.source.startswith("builtin:"):
+        # Code that only users of built-in data need.
+        from synthattn.data.builtin import BUILTINS
+
+        suite, question, options = settings.source.removeprefix("builtin:").partition("?")
+        if suite != settings.task:
+            raise ValueError(f"builtin:{suite} is not {settings.task}; write builtin:{settings.task}")
+        labels = ((name, f"{suite}/{_short(name)}") for name in names)
+        yield from ((name, f"builtin:{label}{question}{options}") for name, label in labels if label in BUILTINS)
+        return
     if settings.source.startswith("hub:"):
         yield from ((name, f"{settings.source}/{_short(name)}") for name in names)
         return

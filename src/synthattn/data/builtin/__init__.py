@@ -8,6 +8,7 @@ from synthattn.data.builtin.dialogue import dialogue_source
 from synthattn.data.builtin.docs import docs_source
 from synthattn.data.builtin.grammar_de import grammar_source
 from synthattn.data.builtin.listops import listops_source
+from synthattn.data.builtin.suites import TOYS
 from synthattn.data.builtin.summaries import summaries_source
 from synthattn.data.source import Source
 from synthattn.messages import suggestion
@@ -18,6 +19,7 @@ BUILTINS: dict[str, Callable[..., Source]] = {
     "dialogue": dialogue_source,
     "docs": docs_source,
     "listops": listops_source,
+    **TOYS,
 }
 
 __all__ = ["BUILTINS", "open_builtin"]

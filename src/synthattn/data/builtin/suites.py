@@ -1,0 +1,143 @@
+"""Toys in the form of some tasks of GLUE and SuperGLUE, to try things out where no data is at hand.
+
+They have the fields of the real ones and nothing of their difficulty: no score on them says anything about GLUE.
+"""
+
+import random
+from collections.abc import Callable
+
+from synthattn.data.builtin.generated import Example, GeneratedSource
+from synthattn.data.builtin.grammar_de import sentence_pair
+
+VERSION = 1
+_HELD_OUT = 200
+
+_PEOPLE = ("Mia", "Leo", "Nadia", "Tom", "Ines", "Karim", "Ruth", "Pavel", "Olga", "Finn", "Greta", "Hugo", "Sara")
+# What is told, what is asked, and what it can be about.
+_FACTS = (
+    ("{} lives in {}.", "does {} live in {}", ("Lisbon", "Oslo", "Toronto", "Nairobi", "Hamburg", "Lima", "Vienna")),
+    ("{} plays the {}.", "does {} play the {}", ("piano", "violin", "flute", "drums", "harp", "trumpet", "cello")),
+    ("{} is learning {}.", "is {} learning {}", ("Spanish", "Japanese", "Polish", "Greek", "Finnish", "Arabic")),
+)
+# No cause fits the effect of another.
+_CAUSES = (
+    ("{} forgot the umbrella.", "{} got wet in the rain."),
+    ("{} did not water the plants.", "The plants of {} dried up."),
+    ("{} kicked the ball too high.", "{} broke a window."),
+    ("{} missed the last train.", "{} took a taxi home."),
+    ("{} burned the dinner.", "{} ordered a pizza."),
+    ("{} told a joke.", "The friends of {} laughed."),
+    ("{} lost the house keys.", "{} could not open the door."),
+    ("{} won the race.", "{} was given a medal."),
+    ("{} ate too many sweets.", "{} had a toothache."),
+    ("{} dropped the phone.", "The screen of {} cracked."),
+    ("{} read all night.", "{} finished the long novel."),
+    ("{} found a stray kitten.", "{} bought cat food."),
+)
+
+
+def _statement(rng: random.Random, shortest: int = 1) -> str:
+    while True:
+        text = sentence_pair(rng)["en"]
+        if text.endswith(".") and len(text.split()) >= shortest:
+            return text
+
+
+def _cola(rng: random.Random) -> Example:
+    """A sentence, or its words in another order; the first one stays, since its capital would tell."""
+    sentence = _statement(rng, shortest=5)
+    acceptable = rng.random() < 0.5
+    if not acceptable:
+        first, *words = sentence.removesuffix(".").split()
+        shuffled = words
+        while shuffled == words:
+            shuffled = rng.sample(words, len(words))
+        sentence = f"{' '.join([first, *shuffled])}."
+    return {"sentence": sentence, "label": int(acceptable)}
+
+
+def _rte(rng: random.Random) -> Example:
+    """Two statements, shortened to one of them, or another statement."""
+    first, second, another = (_statement(rng) for _ in range(3))
+    entailed = rng.random() < 0.5
+    return {
+        "sentence1": f"{first} {second}",
+        "sentence2": rng.choice((first, second)) if entailed else another,
+        "label": "entailment" if entailed or another in (first, second) else "not_entailment",
+    }
+
+
+def _stsb(rng: random.Random) -> Example:
+    """A statement, and another one of which some words were replaced by words of the first."""
+    first, second = (_statement(rng).removesuffix(".").split() for _ in range(2))
+    kept = rng.random()
+    mixed = [old if rng.random() < kept else new for old, new in zip(first, second, strict=False)]
+    mixed += first[len(mixed) :] if kept > 0.5 else second[len(mixed) :]
+    return {"sentence1": f"{' '.join(first)}.", "sentence2": f"{' '.join(mixed)}.", "score": _overlap(first, mixed)}
+
+
+def _overlap(first: list[str], second: list[str]) -> float:
+    """From 0 to 5: how many of all different words are in both."""
+    one, other = ({word.strip(",.").lower() for word in words} for words in (first, second))
+    return round(5 * len(one & other) / len(one | other), 2)
+
+
+def _boolq(rng: random.Random) -> Example:
+    """Facts about some people, and a question whose answer is no where it mixes two of them up."""
+    told, asked, values = rng.choice(_FACTS)
+    facts = list(zip(rng.sample(_PEOPLE, 3), rng.sample(values, 3), strict=True))
+    (person, value), (_, wrong) = rng.sample(facts, 2)
+    label = rng.random() < 0.5
+    return {
+        "passage": " ".join(told.format(*fact) for fact in facts),
+        "question": asked.format(person, value if label else wrong).lower(),
+        "label": label,
+    }
+
+
+def _copa(rng: random.Random) -> Example:
+    """What happened to someone, and two causes or effects, one of which is that of something else."""
+    person = rng.choice(_PEOPLE)
+    right, wrong = ([text.format(person) for text in pair] for pair in rng.sample(_CAUSES, 2))
+    question = rng.choice(("cause", "effect"))
+    asked = ("cause", "effect").index(question)
+    label = rng.randrange(2)
+    choices = (right[asked], wrong[asked]) if label == 0 else (wrong[asked], right[asked])
+    return {
+        "premise": right[1 - asked],
+        "choice1": choices[0],
+        "choice2": choices[1],
+        "question": question,
+        "label": label,
+    }
+
+
+def _toy(label: str, generate: Callable[[random.Random], Example]) -> Callable[..., GeneratedSource]:
+    def source(name: str = f"builtin:{label}", *, size: int = 1_000, seed: int = 0) -> GeneratedSource:
+        suite = {"glue": "GLUE", "superglue": "SuperGLUE"}[label.split("/")[0]]
+        return GeneratedSource(
+            name,
+            label,
+            VERSION,
+            generate,
+            lambda example: "\n".join(example[field] for field in example if field not in ("label", "score")),
+            size=size,
+            held_out=_HELD_OUT,
+            seed=seed,
+            note=f"{label} is a toy generated from templates, scores on it say nothing about {suite}",
+        )
+
+    return source
+
+
+TOYS: dict[str, Callable[..., GeneratedSource]] = {
+    label: _toy(label, generate)
+    for label, generate in {
+        "glue/cola": _cola,
+        "glue/rte": _rte,
+        "glue/stsb": _stsb,
+        "superglue/boolq": _boolq,
+        "superglue/copa": _copa,
+    }.items()
+}
+"""By suite and task; each takes a size and a seed."""
