@@ -13,9 +13,13 @@ from synthattn.low_rank import LowRank, factorize, highest_rank, stack
 from synthattn.synthesizers.base import is_plain_linear
 
 # How many times smaller than the values an output may be before the bound on its error no longer suffices. In small
-# trained models that was up to 23 (values largely average out, and the bound takes the output projection at its worst).
+# trained models that was up to 21 (values largely average out, and the bound takes the output projection at its worst).
 # It decides only how often the factors can be used: whether they may be is measured with each call.
 HEADROOM = 32.0
+
+# What rounding may add, as a share of what may be missing in the factors. It weighs twice as much: errors of all signs
+# meet all values, not only those along one direction.
+ROUNDING = 0.5
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def _compress(name: str, layer: SyntheticAttention, error: float | None) -> Comp
         ranks, factors = found
         sources = all_sources(layer.synthesizer, layer.output)
         stretch = float(torch.linalg.matrix_norm(layer.output.weight.double(), 2))
-        layer.low_rank = LowRankInference(factors, float(error), stretch, Sample(sources))
+        layer.low_rank = LowRankInference(factors, layer.output.weight.dtype, float(error), stretch, Sample(sources))
     return Compressed(name, length, ranks, factors.distance)
 
 
@@ -101,18 +105,32 @@ def _obstacle(layer: SyntheticAttention) -> str | None:
 
 def _factors(layer: SyntheticAttention, length: int, error: float) -> tuple[tuple[int, ...], LowRank] | str:
     """The rank that each head needs and the factors of all, or why there are none."""
-    dtype = layer.output.weight.dtype
+    dtype, missing = layer.output.weight.dtype, error / HEADROOM
+    rounds = f"{str(dtype).removeprefix('torch.')} rounds too much for an error of {error:g}"
+    if torch.finfo(dtype).eps / 2 > ROUNDING * missing:  # the result alone, however it was computed
+        return rounds
     limit = highest_rank(length, length)
-    heads = []
+    stored, wide = [], []
     # A head at a time: in float64 the weights of a long layer are large.
     for logits in constant_logits(layer.synthesizer, layer.output.weight[:, :1].mT, length, length).total()[0]:
         weights = logits.double().softmax(-1)
         if not weights.isfinite().all():
-            return f"head {len(heads)} has rows of logits that are not finite"
-        head = factorize(weights, error / HEADROOM / math.sqrt(length), limit, dtype)
+            return f"head {len(wide)} has rows of logits that are not finite"
+        head = factorize(weights, missing / math.sqrt(length), limit, torch.float64)
         if head is None:
-            return f"head {len(heads)} needs more than rank {limit}, above which {length} keys are cheaper as they are"
-        if head.distance > 4.0 * error / HEADROOM:  # with rounding; the factors alone are four times as close
-            return f"{str(dtype).removeprefix('torch.')} rounds too much for an error of {error:g}"
-        heads.append(head)
-    return tuple(head.rank for head in heads), stack(heads)
+            return f"head {len(wide)} needs more than rank {limit}, above which {length} keys are cheaper as they are"
+        wide.append(head)
+        stored.append(head.stored(weights, dtype))
+    ranks = tuple(head.rank for head in wide)
+    if _precise(stored, missing):
+        return ranks, stack(stored)
+    limit = highest_rank(length, length, wide=True)
+    if dtype == torch.float64 or not _precise(wide, missing):
+        return rounds
+    if max(ranks) > limit:
+        return f"{rounds}, and in float64 {length} keys are cheaper as they are above rank {limit}, not {max(ranks)}"
+    return ranks, stack(wide)
+
+
+def _precise(heads: list[LowRank], missing: float) -> bool:
+    return all(head.distance <= (1.0 + ROUNDING) * missing for head in heads)

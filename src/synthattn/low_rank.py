@@ -10,8 +10,15 @@ result ``y_i``. Then ``w_i (y_i - y_i') = D_i (m * V) - (D_i m) y_i'``, and by C
 
     |y_i - y_i'|  <=  |D_i| (|m * V| + sqrt(n) |y_i'|) / (w_i' - sqrt(n) |D_i|)
 
-All of the right side is known: the norms ``|D_i|`` are measured once, in float64, of whole rows, with the factors as
-they are stored; fewer keys can only make them smaller.
+where ``|m * V|`` is the most that the matrix makes a vector longer. All of the right side is known: the norms ``|D_i|``
+are measured once, in float64, of whole rows, with the factors as they are stored; fewer keys can only make them
+smaller.
+
+Rounding adds to that. A sum of n products is off by at most n roundings of the sum of their absolute values, whatever
+the order; less is likely, and nobody promises it. So ``D`` grows by that many roundings of ``|L| |R|^T``, and because
+signs no longer cancel, it meets the root of the sum of all squares of V in place of its norm. In float32 that may be
+more than all that is missing in the factors. Factors in float64, for values in float32, have next to none of it, at
+twice the time.
 """
 
 import math
@@ -27,8 +34,12 @@ from synthattn.shapes import Bool, Float
 # The share of the dense product's multiplications that two thin products may have. They read and write more for each.
 PAYS = 0.5
 
-# Terms that are summed at a time. In float32 the sum of thousands may lose as much as low-rank weights are allowed to,
-# and does so where values are equal; a sum of sums loses less.
+# What a multiplication in float64 costs in units of one in float32, the conversion of values and results included. Near
+# this rank, layers of 2048 and 4096 keys were as fast as exact ones or faster, with batches of 1 to 16.
+WIDE = 3.0
+
+# Terms that are summed at a time in float32. There the sum of thousands may lose as much as low-rank weights are
+# allowed to, and does so where values are equal; a sum of sums loses less.
 SUM = 128
 
 # Columns of the first random block. Every further block is as wide as all before it.
@@ -43,11 +54,13 @@ class LowRank:
         left: one row per query.
         right: one row per key.
         deviation: for every row the norm of what is missing, ``|D_i|`` above, and of what rounding may add.
+        rounding: that part of it which is due to rounding.
     """
 
     left: Float[Tensor, "heads q rank"]
     right: Float[Tensor, "heads k rank"]
     deviation: Float[Tensor, "heads q"]
+    rounding: Float[Tensor, "heads q"]
 
     @property
     def rank(self) -> int:
@@ -58,10 +71,14 @@ class LowRank:
         """The largest of the deviations, in units of the norm of a row that gives all keys the same weight."""
         return float(self.deviation.max()) * math.sqrt(self.right.shape[1])
 
-    def pays(self, q: int, k: int) -> bool:
+    def stored(self, weights: Float[Tensor, "q k"], dtype: torch.dtype) -> "LowRank":
+        """The factors of one head in another type, with the deviation from its weights that they have there."""
+        return _measured(weights, self.left[0], self.right[0], dtype)
+
+    def pays(self, q: int, k: int, dtype: torch.dtype) -> bool:
         """Whether inputs of these lengths are within the factors, and long enough for them to be cheaper."""
         within = q <= self.left.shape[1] and k <= self.right.shape[1]
-        return within and self.rank <= highest_rank(q, k)
+        return within and self.rank <= highest_rank(q, k, wide=self.left.dtype != dtype)
 
     def attend(
         self, value: Float[Tensor, "batch heads k width"], keep: Bool[Tensor, "batch k"] | None, q: int
@@ -70,8 +87,10 @@ class LowRank:
 
         Where too little weight is left on the keys that are kept, the bound is infinite.
         """
+        asked, value = value.dtype, value.to(self.left.dtype)
         batch, heads, k, width = value.shape
-        left, right, deviation = self.left[:, :q], self.right[:, :k].mT, self.deviation[:, :q, None]
+        left, right = self.left[:, :q], self.right[:, :k].mT
+        deviation, rounding = self.deviation[:, :q, None], self.rounding[:, :q, None]
         kept = value.new_ones(k, 1) if keep is None else keep.t().to(value.dtype)
         columns = batch_free.heads_first(value, keep)
         count = kept.sum(0)
@@ -79,26 +98,58 @@ class LowRank:
         weight = weight.masked_fill(count == 0, 1.0)  # rows without keys: their product is zero
         result = batch_free.examples_first(_product(left, _product(right, columns)), value, weight)
 
-        size = torch.linalg.vector_norm(columns.view(heads, k, batch, width), dim=(1, 3))
-        size = size[:, None] + count.sqrt() * torch.linalg.vector_norm(result, dim=-1).permute(1, 2, 0)
+        size, stretch = (norms[:, None] for norms in _norms(columns.view(heads, k, batch, width).transpose(1, 2)))
+        length = torch.linalg.vector_norm(result, dim=-1).permute(1, 2, 0)
         least = weight - count.sqrt() * deviation
-        bound = torch.where(least > 0.0, deviation * size / least, float("inf"))
-        return result, torch.linalg.vector_norm(bound, dim=0).t()
+        bound = (deviation - rounding) * stretch + rounding * size + deviation * count.sqrt() * length
+        bound = torch.where(least > 0.0, bound / least, float("inf"))
+        if asked != value.dtype:
+            bound = bound + torch.finfo(asked).eps / 2 * length
+        return result.to(asked), torch.linalg.vector_norm(bound, dim=0).t()
+
+
+def _norms(
+    values: Float[Tensor, "heads batch k width"],
+) -> tuple[Float[Tensor, "heads batch"], Float[Tensor, "heads batch"]]:
+    """Of every matrix the root of the sum of squares, and no more than that, but at least its largest singular value.
+
+    The sum of the eighth powers of all singular values is that of the squares of ``(V^T V)^2``: close to the eighth
+    power of the largest where not many are as large, and far cheaper.
+    """
+    heads, batch, k, width = values.shape
+    size = torch.linalg.vector_norm(values, dim=(-2, -1))
+    unit = (values / size.clamp(min=torch.finfo(values.dtype).tiny)[..., None, None]).reshape(-1, k, width)
+    gram = _product(unit.mT, unit)
+    eighth = torch.linalg.vector_norm(_product(gram, gram), dim=(-2, -1)).view(heads, batch)
+    lost = (_roundings(k, values.dtype) + _roundings(width, values.dtype) + 4) * torch.finfo(
+        values.dtype
+    ).eps  # of matrices of size 1, squared
+    return size, size * (eighth + lost).pow(0.25).clamp(max=1.0)
 
 
 def _product(
     a: Float[Tensor, "heads rows terms"], b: Float[Tensor, "heads terms columns"]
 ) -> Float[Tensor, "heads rows columns"]:
-    """``a @ b`` as a sum of blocks. (What a product does that adds to its target as it goes, no one promises.)"""
+    """``a @ b``, in float32 as a sum of blocks. (What a product does that adds to its target, no one promises.)"""
+    if a.dtype == torch.float64:
+        return torch.bmm(a, b)
     total = torch.bmm(a[..., :SUM], b[:, :SUM])
     for start in range(SUM, a.shape[-1], SUM):
         total += torch.bmm(a[..., start : start + SUM], b[:, start : start + SUM])
     return total
 
 
-def highest_rank(q: int, k: int) -> int:
-    """The largest rank with which two thin products are worth it in place of one dense product."""
-    return int(PAYS * q * k / (q + k))
+def _roundings(terms: int, dtype: torch.dtype) -> int:
+    """How often a term of such a product is rounded at most, on its own and in sums."""
+    return terms if dtype == torch.float64 else min(terms, SUM) + math.ceil(terms / SUM)
+
+
+def highest_rank(q: int, k: int, wide: bool = False) -> int:
+    """The largest rank with which two thin products are worth it in place of one dense product.
+
+    ``wide`` says that they are computed in float64, and the dense one is not.
+    """
+    return int(PAYS * q * k / (q + k) / (WIDE if wide else 1.0))
 
 
 def factorize(weights: Float[Tensor, "q k"], deviation: float, limit: int, dtype: torch.dtype) -> LowRank | None:
@@ -135,8 +186,7 @@ def factorize(weights: Float[Tensor, "q k"], deviation: float, limit: int, dtype
     # Row i without the columns from c on is off by what was missing already and all that they hold.
     tails = left.square().flip(-1).cumsum(-1).flip(-1) + missing[:, None]
     rank = max(1, int((tails > deviation**2).any(0).sum()))
-    left, right = left[:, :rank].to(dtype), right[:, :rank].to(dtype)
-    return LowRank(left[None], right[None], _deviation(weights, left, right).to(dtype)[None])
+    return _measured(weights, left[:, :rank], right[:, :rank], dtype)
 
 
 def stack(heads: list[LowRank]) -> LowRank:
@@ -146,7 +196,8 @@ def stack(heads: list[LowRank]) -> LowRank:
         torch.cat([F.pad(factor, (0, rank - factor.shape[-1])) for factor in factors])
         for factors in ([head.left for head in heads], [head.right for head in heads])
     )
-    return LowRank(left, right, torch.cat([head.deviation for head in heads]))
+    deviation, rounding = (torch.cat(norms) for norms in zip(*((h.deviation, h.rounding) for h in heads), strict=True))
+    return LowRank(left, right, deviation, rounding)
 
 
 def _orthonormal(columns: Tensor, to: Tensor) -> Tensor:
@@ -156,20 +207,16 @@ def _orthonormal(columns: Tensor, to: Tensor) -> Tensor:
     return columns
 
 
-def _deviation(weights: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, "q"]:
-    """The norm of every row's error, measured, and the most that rounding can add to it.
-
-    A sum of n products is off by at most n roundings of the sum of their absolute values, whatever the order. Here
-    these are sums of blocks, then sums of those, first along the keys and then along the rank.
-    """
-    left64, right64 = left.double(), right.double()
+def _measured(weights: Tensor, left: Tensor, right: Tensor, dtype: torch.dtype) -> LowRank:
+    """One head's factors as they are stored, with the norm of every row's error and the most that rounding adds."""
+    left, right = left.to(dtype), right.to(dtype)
     # The quotient, the factors 0 and 1 of a mask and the terms of second order are worth a few roundings more.
-    roundings = sum(min(n, SUM) + math.ceil(n / SUM) for n in right.shape) + 4
-    unit = roundings * torch.finfo(left.dtype).eps / 2
-    rows = []
+    unit = (sum(_roundings(terms, dtype) for terms in right.shape) + 4) * torch.finfo(dtype).eps / 2
+    wide, keys = left.double(), right.double().mT
+    missing, rounding = [], []
     for start in range(0, len(left), 256):  # a block of rows of the product at a time
-        part = left64[start : start + 256]
-        missing = torch.linalg.vector_norm(weights[start : start + 256] - part @ right64.mT, dim=-1)
-        rounded = torch.linalg.vector_norm(part.abs() @ right64.abs().mT, dim=-1)
-        rows.append(missing + unit * rounded)
-    return torch.cat(rows)
+        part, rows = wide[start : start + 256], weights[start : start + 256].double()
+        missing.append(torch.linalg.vector_norm(rows - part @ keys, dim=-1))
+        rounding.append(unit * torch.linalg.vector_norm(part.abs() @ keys.abs(), dim=-1))
+    added = torch.cat(rounding)
+    return LowRank(left[None], right[None], (torch.cat(missing) + added).to(dtype)[None], added.to(dtype)[None])

@@ -17,7 +17,8 @@ class LowRankInference:
     """Every output vector is within ``error`` times its norm of the exact one, or the factors are not used.
 
     Attributes:
-        factors: in place of the attention weights.
+        factors: in place of the attention weights; in float64 where float32 would round too much.
+        dtype: of the layer.
         error: what was asked for.
         stretch: the most by which the output projection makes a vector longer.
         sources: what the factors and the stretch were computed from. If that has changed, it is not done again, because
@@ -25,13 +26,14 @@ class LowRankInference:
     """
 
     factors: LowRank
+    dtype: torch.dtype
     error: float
     stretch: float
     sources: Sample
 
     def applies(self, synthesizer: Synthesizer, projection: nn.Module, value: Tensor, q: int) -> bool:
         """Whether the factors are those of the layer as it is now, and pay for an input of this size."""
-        if value.dtype != self.factors.left.dtype or not self.factors.pays(q, value.shape[-2]):
+        if value.dtype != self.dtype or not self.factors.pays(q, value.shape[-2], self.dtype):
             return False
         if not is_plain_linear(projection) or not is_plain_module(synthesizer):
             return False
