@@ -136,7 +136,11 @@ def legend(results: Results) -> list[str]:
 
 def how_intervals(results: Results) -> list[str]:
     """How certain the numbers are, in sentences."""
-    scores = [score for variant in results.variants for score in variant.scores.values()]
+    return certainty([score for variant in results.variants for score in variant.scores.values()], results.baseline)
+
+
+def certainty(scores: list[Score], baseline: str) -> list[str]:
+    """The same of any scores."""
     if not scores:
         return []
     most = max(len(score.by_seed) for score in scores)
@@ -148,8 +152,7 @@ def how_intervals(results: Results) -> list[str]:
         ]
     if any(score.difference for score in scores):
         lines.append(
-            f"Differences are from {results.baseline} on the same examples; "
-            f"better and worse stand where p < {SIGNIFICANT}."
+            f"Differences are from {baseline} on the same examples; better and worse stand where p < {SIGNIFICANT}."
         )
     return lines
 
