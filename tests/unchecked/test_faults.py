@@ -102,6 +102,8 @@ def _command(folder: str, arguments: list[str], faults: tuple[Fault, ...], file_
     os.chdir(folder)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    # A shell that runs the tests in the background makes them deaf to Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)
     gc.freeze()  # every run collects garbage, among all that the imports made
     os.environ["SYNTHATTN_CACHE"] = str(Path(folder).parent / "cache")

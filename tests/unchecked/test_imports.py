@@ -28,6 +28,7 @@ LAYERS = [
     ["report"],
     ["bench"],
     ["comparison"],
+    ["reproduction"],
     ["cli"],
     ["__main__"],
 ]

@@ -1,0 +1,74 @@
+"""Recipes are whole: every row of every table can be built, and the paper's sizes are those that it prints."""
+
+import pytest
+import torch
+
+from synthattn.models.describe import MODELS
+from synthattn.reproduction.cost import config, costs
+from synthattn.reproduction.execute import jobs
+from synthattn.reproduction.recipe import SCALES
+from synthattn.reproduction.recipes import RATES, TABLES, recipe
+from synthattn.tasks import SUITES, find_task
+from synthattn.training.model import MODEL_OF
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("table", TABLES)
+def test_every_row_can_be_built(table, scale):
+    chosen = recipe(table, scale)
+    for part in chosen.parts:
+        task = part.settings.data.task
+        kind = find_task(SUITES[task][0] if task in SUITES else task).kind
+        names = [row.key for row in part.rows]
+        assert len(set(names)) == len(names)
+        assert part.rate_of is None or chosen.part(part.rate_of).rates or not RATES[scale]
+        for row in part.rows:
+            with torch.device("meta"):
+                model = MODELS[MODEL_OF[kind]](config(chosen, part, row))
+            specs = {str(spec) for spec in model.config.layer_specs("encoder") + model.config.layer_specs("decoder")}
+            assert specs == {row.attention}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_cost_of_the_papers_scale_is_known(table):
+    found = list(costs(recipe(table, "paper")))
+    assert found
+    for one in found:
+        assert one.parameters > 1e5
+        assert 0 < one.hours < 1e5, one
+
+
+def test_sizes_are_those_that_the_paper_prints():
+    found = {one.row: one.parameters / 1e6 for one in costs(recipe("c4", "paper"))}
+    printed = {"Transformer": 223, "Syn (D)": 224, "Syn (R)": 254, "Syn (R+V)": 292, "Syn (D+V)": 243, "Syn (FR)": 207}
+    for row, millions in printed.items():
+        # Theirs counts no positions, ours 0.8 million.
+        assert found[row] == pytest.approx(millions, abs=1.5), row
+
+
+def test_hours_grow_with_the_work():
+    """An independent estimate: six operations for every parameter and token; the output matrix is the embedding."""
+    found = {(one.part, one.row): one for one in costs(recipe("translation", "paper"))}
+    one = found["en-de", "Transformer"]
+    expected = 6 * one.parameters * one.tokens / 1e18
+    assert one.exaflop == pytest.approx(expected, rel=0.5)
+    assert one.hours == pytest.approx(one.exaflop * 1e18 / (312e12 * 0.4) / 3600)
+
+
+def test_every_row_once_comes_before_further_seeds():
+    chosen = recipe("translation", "cpu")
+    found = list(jobs(chosen))
+    seeds = [job.seed for job in found]
+    assert seeds == sorted(seeds)
+    tried = [job for job in found if job.rate is not None]
+    assert found[: len(tried)] == tried
+    count = {
+        name: sum(job.row.name == name and job.rate is None for job in found) for name in ("Random", "Fixed Random")
+    }
+    assert count == {"Random": 4, "Fixed Random": 1}  # three seeds to German, one to French
+
+
+def test_chosen_rows_bring_the_baseline():
+    found = list(jobs(recipe("encoding", "cpu"), ["linformer"], seeds=1))
+    assert {job.row.name for job in found} == {"Transformer", "Linformer"}
+    assert {job.seed for job in found} == {0}
