@@ -109,24 +109,32 @@ def _fused_applies(logits: Logits, value: Tensor) -> bool:
 
 def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
     (features,) = logits.features
-    query = features.query.expand(value.shape[0], -1, -1, -1)
-    key, value = features.key.expand(*query.shape[:2], -1, -1), value.to(query.dtype)
+    batch, heads = value.shape[:2]
+    query, key = (_for_every_head(t, batch, heads) for t in (features.query, features.key))
+    value = value.to(query.dtype)
     if logits.bias is None:
         causal = mask.causal and mask.keep is None and mask.allowed is None
         allowed = None if causal else mask.full(query.shape[-2], key.shape[-2], query.device)
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=allowed, dropout_p=dropout, is_causal=causal, scale=features.scale
         )
-    # A bias for the whole batch goes to the kernel in blocks, multiplied and masked while they are in the cache.
-    if logits.bias.dim() == 3 and not mask.per_example and dropout == 0.0 and value.device.type == "cpu":
+    # A bias for the whole batch goes to the kernel in blocks, multiplied and masked while they are in the cache. Where
+    # there is one row, as in decoding, there is nothing to divide.
+    shared = logits.bias.dim() == 3 and not mask.per_example and query.shape[-2] > 1
+    if shared and dropout == 0.0 and value.device.type == "cpu":
         return blockwise.attend_fused(query, key, value, logits.bias, logits.weight, mask, features.scale)
     bias = logits.weighed().bias
     assert bias is not None
     bias = bias.to(query.dtype)
     # Even where no gradient is asked for, a bias that could have one would keep torch from its fused kernel.
-    bias = bias if torch.is_grad_enabled() and bias.requires_grad else bias.detach()
+    bias = bias.detach() if bias.requires_grad and not torch.is_grad_enabled() else bias
     allowed = mask.full(query.shape[-2], key.shape[-2], query.device)
     if allowed is not None:
         bias = bias.masked_fill(~allowed, float("-inf"))
     bias = bias.expand(*query.shape[:-1], key.shape[-2])
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=features.scale)
+
+
+def _for_every_head(tensor: Tensor, batch: int, heads: int) -> Float[Tensor, "batch heads length width"]:
+    complete = tensor.dim() == 4 and tensor.shape[:2] == (batch, heads)
+    return tensor if complete else tensor.expand(batch, heads, -1, -1)

@@ -106,7 +106,7 @@ def _floor(exponentials: Tensor) -> float:
 
 
 def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]:
-    total = logits.total()[0]
+    total = logits.summed()
     return total if shared is None else total.masked_fill(~shared, float("-inf"))
 
 

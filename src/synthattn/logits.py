@@ -195,11 +195,15 @@ class Logits:
 
     def total(self) -> Float[Tensor, "#batch heads q k"]:
         """The sum as one tensor, windows not yet applied; the batch axis is 1 where it is batch-free."""
+        total = self.summed()
+        return total if total.dim() == 4 else total.unsqueeze(0)
+
+    def summed(self) -> Float[Tensor, "*batch heads q k"]:
+        """The same without a batch axis where it is batch-free."""
         parts = [f.product() for f in self.features] + [c.to_bias() for c in self.compact]
         bias = self.weighed().bias
         parts += [] if bias is None else [bias]
-        total = sum(parts[1:], start=parts[0])
-        return total if total.dim() == 4 else total.unsqueeze(0)
+        return sum(parts[1:], start=parts[0])
 
     def with_shared_features_as_bias(self) -> "Logits":
         """Batch-free features written out: beside others, one bias for the batch is cheaper than more columns."""

@@ -30,6 +30,8 @@ class Mask:
 
     def within(self, windows: "list[Bool[Tensor, '*batch q k']]") -> "Mask":
         """This mask, and inside all of the windows."""
+        if not windows:
+            return self
         allowed = self.allowed
         for window in windows:
             window = window if window.dim() == 2 else window.unsqueeze(1)
@@ -108,23 +110,19 @@ def from_torch(
                 f"key_padding_mask must have shape (batch, keys) = ({batch}, {k}), got {tuple(key_padding_mask.shape)}"
             )
         keep = ~key_padding_mask
-    mask, bias = _from_attn_mask(attn_mask, batch, heads, q, k)
-    if not is_causal:
-        return replace(mask, keep=keep), bias
-    if offset == 0:
-        return replace(mask, keep=keep, causal=True), bias
-    if offset + 1 >= k:  # the first query already sees all keys
-        return replace(mask, keep=keep), bias
-    past = torch.ones(q, k, dtype=torch.bool, device=device).tril(offset)
-    return replace(mask.within([past]), keep=keep), bias
+    allowed = bias = None
+    if attn_mask is not None:
+        allowed, bias = _from_attn_mask(attn_mask, batch, heads, q, k)
+    if is_causal and offset > 0 and offset + 1 < k:  # else the first query already sees all keys
+        past = torch.ones(q, k, dtype=torch.bool, device=device).tril(offset)
+        allowed = past if allowed is None else allowed & past
+    return Mask(keep, is_causal and offset == 0, allowed), bias
 
 
 def _from_attn_mask(
-    attn_mask: Tensor | None, batch: int, heads: int, q: int, k: int
-) -> tuple[Mask, Float[Tensor, "*batch #heads q k"] | None]:
-    if attn_mask is None:
-        return Mask(), None
-
+    attn_mask: Tensor, batch: int, heads: int, q: int, k: int
+) -> tuple[Bool[Tensor, "*example q k"] | None, Float[Tensor, "*batch #heads q k"] | None]:
+    """Where it allows to attend, and what it adds."""
     # A tuple: the sizes of a traced graph cannot be hashed.
     shapes = ((q, k), (batch * heads, q, k), (batch, 1, q, k), (batch, heads, q, k))
     if tuple(attn_mask.shape) not in shapes:
@@ -135,7 +133,7 @@ def _from_attn_mask(
     if attn_mask.dim() == 3:
         attn_mask = attn_mask.reshape(batch, heads, q, k)
     if attn_mask.dtype == torch.bool:
-        return Mask(allowed=~attn_mask), None
+        return ~attn_mask, None
     if not attn_mask.is_floating_point():
         raise ValueError(
             f"attn_mask must be bool (True = may not attend) or float (added to the logits), "
@@ -147,10 +145,10 @@ def _from_attn_mask(
     if bias.dim() == 2:
         bias = bias.unsqueeze(0)
     if traced(attn_mask):
-        return Mask(allowed=~forbidden), bias
+        return ~forbidden, bias
     # The usual float masks are nothing but zeros and minus infinities, or nothing but finite numbers.
     return (
-        Mask(allowed=~forbidden if forbidden.any() else None),
+        ~forbidden if forbidden.any() else None,
         bias if attn_mask.requires_grad or bias.any() else None,
     )
 

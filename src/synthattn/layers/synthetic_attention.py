@@ -241,8 +241,8 @@ class SyntheticAttention(nn.Module):
                 raise ValueError(
                     f"memory was remembered {'without' if keys is None else 'with'} keys, by another layer"
                 )
-            # Stands in for tokens that are no longer there: only their number counts.
-            memory = x[:1, :1].expand(memory.values.shape[0], memory.values.shape[-2], -1)
+            # The values of a head stand in for tokens that are no longer there: only their number counts.
+            memory = memory.values.select(1, 0)
         else:
             check_tokens("memory", memory, self.d_model)
         if memory.shape[0] != x.shape[0]:

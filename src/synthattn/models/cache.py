@@ -28,15 +28,15 @@ class Room:
             return new
         alike = (old.dtype, old.device, old.shape[:-2]) == (new.dtype, new.device, new.shape[:-2])
         # Where gradients are recorded, what was returned may be needed as it was.
-        if traced(new) or torch.is_grad_enabled() or not alike:
+        if torch.is_grad_enabled() or not alike or traced(new):
             return torch.cat([old, new], dim=-2)
         total = old.shape[-2] + new.shape[-2]
         if not self._holds(old) or self.memory is None or self.memory.shape[-2] < total:
             self.memory, self.spare = _room_for(old, total + max(LEAST_ROOM, total // 2)), None
-            self.memory[..., : old.shape[-2], :] = old
-        self.memory[..., old.shape[-2] : total, :] = new
+            self.memory.narrow(-2, 0, old.shape[-2]).copy_(old)
+        self.memory.narrow(-2, old.shape[-2], new.shape[-2]).copy_(new)
         self.used = total
-        return self.memory[..., :total, :]
+        return self.memory.narrow(-2, 0, total)
 
     def select(self, old: Tensor, index: Tensor) -> Tensor:
         """``old.index_select(0, index)``, into memory that has as much room."""

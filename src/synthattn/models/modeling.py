@@ -250,11 +250,11 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
             )
         if encoder_outputs is None:
             encoder_outputs = self._encode(input_ids, inputs_embeds, attention_mask, position_ids, shown)
-        elif isinstance(encoder_outputs, Mapping):
+        elif not isinstance(encoder_outputs, Mapping):
+            encoder_outputs = BaseModelOutput(*encoder_outputs)
+        elif not isinstance(encoder_outputs, BaseModelOutput | StackOutput):
             fields = ("last_hidden_state", "hidden_states", "attentions", "ponder_cost")
             encoder_outputs = StackOutput(**{key: encoder_outputs.get(key) for key in fields})
-        else:
-            encoder_outputs = BaseModelOutput(*encoder_outputs)
         if attention_mask is not None and attention_mask.dim() != 2:
             raise ValueError(
                 f"an encoder-decoder needs an attention_mask of shape (batch, length) to know which tokens the decoder "

@@ -97,9 +97,10 @@ class Stack(nn.Module):
         other = None if memory is None else places(memory_mask, None, batch, memory.shape[1], 0, what="encoder_")
         bias = {int(heads): self._bias(heads, length, offset) for heads in self.relative}
         trace = Trace(output_hidden_states, output_attentions)
+        layers = self.layers
 
         def run(x: Tensor, depth: int) -> Tensor:
-            block = self.layers[depth]
+            block = layers[depth]
             x, weights, cross_weights = block(
                 x,
                 memory,
@@ -118,7 +119,7 @@ class Stack(nn.Module):
         x, ponder_cost = self.through(x, signal, own.padding, run, trace, complete=past_key_values is not None)
         last: Any = self.dropout(self.norm(x))
         trace.hidden(last)
-        cross_attentions = trace.cross_attentions if any(b.cross_attention is not None for b in self.layers) else None
+        cross_attentions = trace.cross_attentions if any(b.cross_attention is not None for b in layers) else None
         return StackOutput(
             last_hidden_state=last,
             past_key_values=past_key_values,
@@ -142,7 +143,7 @@ class Stack(nn.Module):
         ``signal`` says where the tokens stand; ``complete`` asks that no depth be left out, for the cache's sake.
         """
         x = self.dropout(x if signal is None else x + signal)
-        for depth in range(len(self.layers)):
+        for depth in range(len(self.blocks)):
             trace.hidden(x)
             x = run(x, depth)
         return x, None
