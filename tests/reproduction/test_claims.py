@@ -1,0 +1,124 @@
+"""Verdicts follow from numbers: made-up rows whose truth is known, and the paper's own numbers."""
+
+import pytest
+
+from synthattn.report.results import Difference, Metric, Score
+from synthattn.reproduction.claims import CLAIMS, better, faster, verdicts, within
+from synthattn.reproduction.outcome import Part, Published, Row, Speed
+from synthattn.reproduction.recipe import SCALES
+from synthattn.reproduction.recipes import TABLES, recipe
+
+
+def part(higher: bool = True, values: tuple[float, float] = (27.0, 28.0)) -> Part:
+    rows = [
+        Row(name, name.lower(), name.lower(), scores={"score": Score(value, value, value, [value])})
+        for name, value in zip(("A", "B"), values, strict=True)
+    ]
+    return Part("here", "Here", "cpu", "A", {"score": Metric("made up", higher)}, rows)
+
+
+def apart(low: float, high: float):
+    return lambda row, than, metric: Difference((low + high) / 2, low, high, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("higher", "low", "high", "judgement"),
+    [
+        (True, 0.1, 0.9, "holds"),
+        (True, -0.1, 0.9, "undecided"),
+        (True, -0.9, -0.1, "does not hold"),
+        (False, 0.1, 0.9, "does not hold"),
+        (False, -0.1, 0.9, "undecided"),
+        (False, -0.9, -0.1, "holds"),
+    ],
+)
+def test_better(higher, low, high, judgement):
+    claim = better("B beats A.", "Table 0", "here", "B", "A")
+    assert claim.ours(part(higher), apart(low, high))[0] == judgement
+
+
+@pytest.mark.parametrize(
+    ("higher", "low", "high", "judgement"),
+    [
+        # A has 27, so a tenth is 2.7.
+        (True, -2.6, 5.0, "holds"),
+        (True, -2.8, 5.0, "undecided"),
+        (True, -9.0, -2.8, "does not hold"),
+        (False, -5.0, 2.6, "holds"),
+        (False, -5.0, 2.8, "undecided"),
+        (False, 2.8, 9.0, "does not hold"),
+    ],
+)
+def test_within(higher, low, high, judgement):
+    claim = within("B is nearly as good as A.", "Table 0", "here", "B", "A", 0.1)
+    assert claim.ours(part(higher), apart(low, high))[0] == judgement
+
+
+@pytest.mark.parametrize(
+    ("speed", "judgement"),
+    [((2.0, 1.9, 2.1), "holds"), ((1.6, 1.3, 1.9), "undecided"), ((1.2, 1.1, 1.3), "does not hold")],
+)
+def test_faster(speed, judgement):
+    found = part()
+    found.rows[0].speed, found.rows[1].speed = Speed(1.0, 1.0, 1.0), Speed(*speed)
+    claim = faster("B is 60 % faster.", "Table 0", "here", "B", "A", 1.6)
+    assert claim.ours(found, apart(0, 0))[0] == judgement
+
+
+def test_what_was_not_run_is_said():
+    nothing = lambda row, than, metric: None  # noqa: E731
+    for claim in (
+        better("", "", "here", "B", "A"),
+        within("", "", "here", "B", "A", 0.1),
+        faster("", "", "here", "B", "A", 1.0),
+    ):
+        judgement, because = claim.ours(part(), nothing)
+        assert judgement == "not run"
+        assert "B and A" in because
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_the_papers_own_numbers_are_judged(higher):
+    found = part(higher)
+    for row, value in zip(found.rows, (27.67, 27.57), strict=True):
+        row.published["score"] = Published(value, "somewhere")
+    holds, said = better("", "", "here", "B", "A").theirs(found)
+    assert holds == (not higher)
+    assert said == "B 27.57, A 27.67"
+    assert within("", "", "here", "B", "A", 0.01).theirs(found)[0]
+    assert within("", "", "here", "B", "A", 0.001).theirs(found)[0] == (not higher)
+    assert better("", "", "here", "B", "C").theirs(found) is None
+
+
+def test_claims_are_about_rows_that_there_are():
+    """Of a part and a row that a recipe has: a claim that is never judged is no claim."""
+
+    class Asked(dict):
+        """Remembers for which rows it was asked."""
+
+    for table, claims in CLAIMS.items():
+        assert table in TABLES
+        known = {part.name: part for scale in SCALES for part in recipe(table, scale).parts}
+        for claim in claims:
+            asked = set()
+
+            def remember(row: str, than: str, metric: str, asked: set[str] = asked) -> None:
+                asked.update((row, than))
+
+            chosen = known[claim.part]
+            rows = [Row(row.name, row.key, row.attention) for row in chosen.rows]
+            found = Part(claim.part, "", "cpu", chosen.baseline.name, {chosen.metrics[0]: Metric("", True)}, rows)
+            claim.ours(found, remember)
+            assert asked <= {row.name for row in rows}, claim.text
+
+
+def test_every_part_is_judged_by_itself():
+    here, there = part(), part()
+    there.scale = "paper"
+    parts = [(here, apart(0.1, 0.9)), (there, apart(-0.9, -0.1))]
+    CLAIMS["made-up"] = (better("B beats A.", "Table 0", "here", "B", "A"),)
+    try:
+        found = verdicts("made-up", parts)
+    finally:
+        del CLAIMS["made-up"]
+    assert [(one.scale, one.judgement) for one in found] == [("cpu", "holds"), ("paper", "does not hold")]

@@ -1,0 +1,145 @@
+"""Numbers of a table come from records alone, and a record that somebody drops in shows up."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from synthattn.reproduction import entries, evidence
+from synthattn.reproduction.entries import Entry, place
+from synthattn.reproduction.execute import chosen_rate
+from synthattn.training import record
+
+
+def new_record(rate: float, loss: float, value: float) -> record.Record:
+    settings = {
+        "data": {"source": "/home/me/data/ag_news", "vocab_size": 100, "task": "classification"},
+        "model": {"preset": "cpu", "fields": {"d_ff": 8, "dropout": 0.2}, "start": None},
+        "training": {
+            "learning_rate": rate, "batch_tokens": 64, "accumulation": 1, "optimizer": "adam", "schedule": "linear",
+            "warmup": 2, "keep": "last",
+        },
+    }  # fmt: skip
+    return record.Record(
+        "done",
+        settings=settings,
+        model={"parameters": 1234, "configuration": {"d_ff": 8}},
+        steps=10,
+        validation=[[5, loss + 1], [10, loss]],
+        evaluation={"splits": {"classification": "test"}},
+        scores={"accuracy": {"value": value, "low": value - 1, "high": value + 1}},
+        times={"training_seconds": 3.21},
+        versions={"synthattn": "0.1", "torch": "2"},
+    )
+
+
+def keep(folder, row: str, seed: int, right: np.ndarray, rate: float = 1e-3, loss: float = 2.0, name: str = "") -> None:
+    """A record of a classifier that was right for these examples."""
+    values = right.astype(float)[:, None]
+    found = new_record(rate, loss, 100 * float(right.mean()))
+    entry = Entry("encoding", "cpu", "ag_news", row, seed, f"synthattn reproduce --rows {row}", found)
+    entry.candidate = bool(name)
+    key = {"Transformer": "transformer", "Linformer": "linformer", "Syn (R)": "syn-r"}[row]
+    path = place(folder, "encoding", "cpu", "ag_news", name or f"{key}-{seed}")
+    entry.save(path, {"/home/me/data": "DATA"})
+    path.with_suffix("").mkdir(parents=True, exist_ok=True)
+    np.savez(path.with_suffix("") / "rows.npz", accuracy=values)
+
+
+@pytest.fixture
+def results(tmp_path):
+    draw = np.random.default_rng(0)
+    for seed in range(3):
+        keep(tmp_path, "Transformer", seed, draw.random(400) < 0.8)
+    keep(tmp_path, "Linformer", 0, draw.random(400) < 0.4)
+    keep(tmp_path, "Transformer", 0, draw.random(400) < 0.8, 1e-3, 2.0, "rates/0.001")
+    keep(tmp_path, "Transformer", 0, draw.random(400) < 0.8, 3e-3, 1.5, "rates/0.003")
+    return tmp_path
+
+
+def test_scores_and_differences(results):
+    (part,) = evidence.collect(results, "encoding").parts
+    rows = {row.name: row for row in part.rows}
+    base, other = rows["Transformer"].scores["accuracy"], rows["Linformer"].scores["accuracy"]
+    right = [np.load(results / f"records/encoding/cpu/ag_news/transformer-{n}/rows.npz")["accuracy"] for n in range(3)]
+    assert base.by_seed == [pytest.approx(100 * one.mean()) for one in right]
+    assert base.value == pytest.approx(np.mean(base.by_seed))
+    assert base.difference is None
+    # One seed against the same seed of the baseline.
+    assert other.difference.value == pytest.approx(other.by_seed[0] - base.by_seed[0])
+    assert other.difference.high < 0
+    assert other.difference.p_value < 0.05
+    assert rows["Syn (R)"].status == "missing"
+    assert rows["Linformer"].parameters == 1234
+    assert rows["Transformer"].wanted_seeds == 3
+
+
+def test_every_number_leads_to_its_record(results):
+    (part,) = evidence.collect(results, "encoding").parts
+    for row in part.rows:
+        for run in row.runs:
+            entry = entries.load(results / run.record)
+            assert (entry.row, entry.seed, entry.command) == (row.name, run.seed, run.command)
+    assert len(next(row for row in part.rows if row.name == "Transformer").runs) == 3
+
+
+def test_rates_are_those_that_were_tried(results):
+    (part,) = evidence.collect(results, "encoding").parts
+    assert part.rates == {"0.001": 2.0, "0.003": 1.5}
+    assert part.facts["learning rate"].startswith("0.003 (the best of ")
+    assert part.facts["changes to the preset"] == "dropout=0.2"
+
+
+def test_the_rate_with_the_lowest_loss_of_the_weights_that_are_kept():
+    first, second = (Entry("t", "cpu", "p", "r", 0, "", new_record(rate, 2.0, 0)) for rate in (1e-3, 3e-3))
+    second.record.validation = [[5, 1.0], [10, 2.5]]
+    assert chosen_rate([first, second]) == 1e-3
+    second.record.settings["training"]["keep"] = "best"
+    assert chosen_rate([first, second]) == 3e-3
+
+
+def test_records_hold_no_paths_of_the_machine(results):
+    for path in results.rglob("*.json"):
+        assert "/home/me" not in path.read_text()
+        assert json.loads(path.read_text())["record"]["settings"]["data"]["source"] == "DATA/ag_news"
+
+
+def test_verdicts_compare_any_two_rows(results):
+    found = evidence.collect(results, "encoding")
+    by_text = {one.claim: one for one in found.verdicts}
+    assert all(one.judgement == "not run" for one in found.verdicts if "Factorized" in one.claim)
+    assert len(by_text) == len(found.verdicts) == 2  # only of news: film reviews have not been run
+
+
+def test_a_record_from_elsewhere_shows_up(results, tmp_path):
+    before = evidence.collect(results, "encoding")
+    source = place(results, "encoding", "cpu", "ag_news", "linformer-0")
+    theirs = entries.load(source)
+    dropped = dataclasses.replace(theirs, scale="paper", row="Syn (FR)")
+    path = place(results, "encoding", "paper", "ag_news", "from-a-friend")
+    dropped.save(path, {})
+    shutil.copytree(source.with_suffix(""), path.with_suffix(""))
+    after = evidence.collect(results, "encoding")
+    assert [part.scale for part in before.parts] == ["cpu"]
+    assert [part.scale for part in after.parts] == ["cpu", "paper"]
+    row = next(row for row in after.parts[1].rows if row.name == "Syn (FR)")
+    assert row.scores["accuracy"].value == before.parts[0].rows[1].scores["accuracy"].value
+    assert row.runs[0].record == "records/encoding/paper/ag_news/from-a-friend.json"
+
+
+def test_a_record_without_rows_has_its_score_and_no_test(results):
+    shutil.rmtree(place(results, "encoding", "cpu", "ag_news", "linformer-0").with_suffix(""))
+    (part,) = evidence.collect(results, "encoding").parts
+    score = next(row for row in part.rows if row.name == "Linformer").scores["accuracy"]
+    assert score.difference is None
+    assert (score.low, score.value, score.high) == pytest.approx((score.value - 1, score.value, score.value + 1))
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"table": "encoding"}'])
+def test_a_damaged_record_is_named(results, damage):
+    path = place(results, "encoding", "cpu", "ag_news", "linformer-0")
+    path.write_text(damage)
+    with pytest.raises(ValueError, match=r"linformer-0\.json is no record of a reproduction"):
+        evidence.collect(results, "encoding")
