@@ -9,9 +9,12 @@ import pytest
 from rich.console import Console
 from sample_outcome import HOSTILE, PLAIN, VERDICTS, sample_outcome
 
-from synthattn.reproduction.markdown import about_scale, counted, overview, table
+from page_reader import Reader
+from synthattn.reproduction.markdown import about_scale, counted, overview, table, table1
 from synthattn.reproduction.outcome import Outcome, Part, Row, from_dict
-from synthattn.reproduction.terminal import show
+from synthattn.reproduction.page import page_of_table1
+from synthattn.reproduction.table1 import Synthesized
+from synthattn.reproduction.terminal import show, show_table1
 
 
 def cells(line: str) -> list[str]:
@@ -97,8 +100,8 @@ def test_the_overview_has_all_claims_links_doubts_and_differences():
         assert verdict.because in sections[1]
     links = re.findall(r"\[(\w+)\]\((\S+)\)", sections[2])
     assert links[:4] == [
-        ("page", "lm1b/report.html"),
-        ("table", "lm1b/README.md"),
+        ("page", "lm1b/page.html"),
+        ("table", "lm1b/table.md"),
         ("data", "lm1b/results.json"),
         ("records", "lm1b/records"),
     ]
@@ -153,3 +156,24 @@ def test_a_terminal_shows_what_it_has_room_for(width):
     # The interval of the main metric, and that of its difference where all of it fits.
     assert ("[73.6, 76.2]" in text) == (width > 80)
     assert ("p < 0.001 " in text.split("Topics")[0]) == (width == 200)
+
+
+def test_table_1_everywhere():
+    rows = [
+        Synthesized("Dense", "dense", "the token itself", "local", False, 395_776, "d² + d N", 393_216),
+        Synthesized("<b> + Dot product", "random+vanilla", "all tokens", "local", True, 1_048_592, "", None),
+    ]
+    (grid,) = grids(table1(rows).translate(PLAIN))
+    assert grid[2:] == [
+        ["Dense<br>`dense`", "the token itself", "no", "no", "395,776", "d² + d N", "393,216"],
+        ["&lt;b> + Dot product<br>`random+vanilla`", "all tokens", "no", "yes", "1,048,592", "none", "none"],
+    ]
+    reader = Reader(page_of_table1(rows))
+    cells = [text for tag, text in reader.texts if tag == "td"]
+    assert cells[:6] == grid[2][1:]
+    assert "<b> + Dot product" in reader.text("th")
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    show_table1(rows, console)
+    text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    assert max(map(len, text.splitlines())) <= 80
+    assert "1,048,592" in text

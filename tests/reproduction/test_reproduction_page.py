@@ -1,6 +1,7 @@
 """The page of a reproduced table: whole, safe, and with the way to every record."""
 
 import dataclasses
+import itertools
 import re
 import shutil
 import subprocess
@@ -161,6 +162,7 @@ def test_verdicts_come_first_with_words_and_not_colours_alone():
     assert [text for tag, text in reader.texts if tag == "span" and "disagree" in text] == [
         "text and numbers disagree"
     ] * 2
+    assert "<b>The paper, section 4.5</b></p>" in text
     assert text.index('id="claims"') < text.index('id="news-cpu"')
 
 
@@ -191,6 +193,17 @@ def test_plots_say_which_side_is_better(higher):
     dots = [each.get("transform", "") for each in svg.iter(f"{SVG}path") if each.get("transform")]
     places = [float(re.findall(r"translate\(([\d.]+)", dot)[0]) for dot in dots]
     assert places[1] < float(zero.get("x1", "")) < places[0] == places[2]
+
+
+@pytest.mark.parametrize("size", [1e-4, 0.03, 1.0, 70.0, 12_345.0, 6.7e6])
+def test_labels_of_an_axis_do_not_overlap(size):
+    found = score(3 * size, size, size / 2, 1).difference
+    svg = ElementTree.fromstring(differences("title", "metric", [Gap("Transformer (Control)", found, -size)], True))
+    labels = [each for each in svg.iter(f"{SVG}text") if each.get("text-anchor") == "middle"][:-1]
+    ends = [(float(each.get("x", "")), 6 * len(each.text or "") / 2) for each in labels]
+    assert len(ends) > 1
+    for (left, half), (right, other) in itertools.pairwise(ends):
+        assert left + half < right - other
 
 
 def test_plots_and_histograms_are_drawn():
@@ -226,7 +239,17 @@ def test_a_row_that_failed_after_its_first_seed_says_so_and_keeps_its_score():
 def test_little_is_enough(part):
     reader = Reader(page(Outcome("table", "title", [part])))
     assert reader.sections() == {"p-" + part.scale}
-    assert sum(tag == "tr" for tag, _ in reader.tags) == 2 + len(part.rows)
+    assert sum(attributes.get("scope") == "row" for _, attributes in reader.tags) == len(part.rows)
+
+
+def test_a_part_that_was_only_looked_at_has_no_table():
+    outcome = sample_outcome()
+    part = outcome.parts[0]
+    rows = [Row(row.name, row.key, row.attention, status="done", look=row.look, runs=row.runs[:1]) for row in part.rows]
+    text = page(Outcome("analysis", "title", [Part("p", "t", "cpu", part.baseline, {}, rows)]))
+    assert "<table" not in text
+    assert text.count('class="before"') == 3 * 4
+    assert text.count(".json") == 3
 
 
 def test_nothing_is_enough():

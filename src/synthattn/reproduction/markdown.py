@@ -27,10 +27,12 @@ from synthattn.report.tables import (
     times,
     together,
     typed_alike,
+    whole,
 )
 from synthattn.reproduction.outcome import FILE, JUDGEMENTS, Outcome, Part, Published, Row, Verdict
+from synthattn.reproduction.table1 import Synthesized
 
-PAGE, TABLE = "report.html", "README.md"
+PAGE, TABLE = "page.html", "table.md"
 """In a folder of each table, which has its name, in the folder of all results."""
 ROOT = "../"
 """From there to the folder of all results."""
@@ -74,6 +76,10 @@ def measures(part: Part) -> list[Measure]:
     found.append(Measure("GFLOP", "forward, one example", [number_cell(row.gigaflop, digits) for row in rows]))
     found.append(_measure(part, "speed", "Training speed", f"{TIMES} baseline", [_speed(row) for row in rows]))
     return [each for each in found if each.main or each.paper or any(cell.text for cell in each.ours)]
+
+
+def heading(part: Part) -> str:
+    return part.title[:1].upper() + part.title[1:]
 
 
 def better(part: Part, metric: str) -> str:
@@ -127,13 +133,18 @@ def _typed(name: str, values: list[float], base: float | None) -> Callable[[floa
 def footnote(found: Published, known: str = "") -> str:
     """Where a number is from and what speaks against it; nothing where that is all known."""
     if not found.doubt:
-        return "" if found.source == known else f"{found.source}."
-    return f"{found.source}. To be read with care: {found.doubt}."
+        return "" if found.source == known else ended(found.source)
+    return f"{ended(found.source)} To be read with care: {ended(found.doubt)}"
+
+
+def ended(text: str) -> str:
+    """As a sentence, where another follows."""
+    return text if text.endswith((".", "?", "!")) or not text else f"{text}."
 
 
 def footnotes(found: Iterable[Measure]) -> list[str]:
     """All of a part, in the order of their numbers, which begin at 1."""
-    every = (text for each in found for text in (each.source and f"{each.source}.", *each.notes) if text)
+    every = (text for each in found for text in (ended(each.source), *each.notes) if text)
     return list(dict.fromkeys(every))
 
 
@@ -145,7 +156,13 @@ def trouble(row: Row) -> str:
 
 
 def seeds(row: Row) -> str:
-    return f"{len(row.runs)} of {row.wanted_seeds}"
+    return f"{len(row.runs)} of {max(row.wanted_seeds, len(row.runs))}"
+
+
+def runs_done(outcome: Outcome) -> str:
+    rows = [row for part in outcome.parts for row in part.rows]
+    done, wanted = sum(len(row.runs) for row in rows), sum(max(row.wanted_seeds, len(row.runs)) for row in rows)
+    return f"{done} of {wanted} runs are done"
 
 
 def own_words(row: Row) -> str:
@@ -196,7 +213,7 @@ def about_scale(scale: str, parts: Iterable[Part]) -> str:
     of_scale = [part for part in parts if part.scale == scale]
     rows = [row for part in of_scale for row in part.rows]
     ours = _span((row.parameters / 1e6 for row in rows if row.parameters), _millions, " million parameters")
-    took = _span((run.seconds for row in rows for run in row.runs), duration, " each")
+    took = _span((run.seconds for row in rows for run in row.runs if run.seconds), duration, " each")
     theirs = _span(
         (r.published["parameters"].value for r in rows if "parameters" in r.published), _millions, " million"
     )
@@ -237,7 +254,7 @@ def table(outcome: Outcome) -> str:
     if outcome.verdicts:
         lines += ["", "## The paper's claims", "", counted(outcome.verdicts), "", *_verdicts(outcome.verdicts)]
     for part in outcome.parts:
-        lines += ["", f"## {safe(part.title)}", "", *_part(part)]
+        lines += ["", f"## {safe(heading(part))}", "", *_part(part)]
     if outcome.notes:
         lines += ["", "## Notes", "", *(f"- {safe(note)}" for note in outcome.notes)]
     if outcome.versions:
@@ -284,7 +301,7 @@ def _part(part: Part) -> list[str]:
         lines += ["", f"{safe(words)} {', '.join(_rate(*each) for each in rates)}."]
     found = measures(part)
     notes = footnotes(found)
-    lines += ["", *_rows(part, found, notes)]
+    lines += ["", *_rows(part, found, notes)] if part.rows else []
     lines += ["", *(f"{n}. {safe(note)}" for n, note in enumerate(notes, 1))] if notes else []
     below = [f"{name}: {metric.definition} ({better(part, name)})." for name, metric in part.metrics.items()]
     below += how_certain(part)
@@ -313,7 +330,7 @@ def _rows(part: Part, found: list[Measure], notes: list[str]) -> list[str]:
         heads += [f"{safe(each.head)}, difference"] if each.differences else []
         if each.paper:
             theirs = f"{each.head} in the paper" + (f" ({each.paper_head})" if each.paper_head else "")
-            heads.append(safe(theirs) + numbered(each.source and f"{each.source}."))
+            heads.append(safe(theirs) + numbered(ended(each.source)))
     rows = []
     for n, row in enumerate(part.rows):
         base = " (baseline)" if row.name == part.baseline else ""
@@ -332,6 +349,55 @@ def _rows(part: Part, found: list[Measure], notes: list[str]) -> list[str]:
         records = " ".join(f"[{run.seed}]({link(run.record, ROOT)})" for run in row.runs)
         rows.append([*cells, f"{seeds(row)}{records and f': {records}'}"])
     return _grid([*heads, "Seeds"], rows, 1)
+
+
+TABLE1_TITLE = "Table 1: what attention is computed from, and what that costs"
+TABLE1_HEADS = [
+    "Attention",
+    "Depends on",
+    "Same for all texts",
+    "Tokens interact",
+    "Parameters",
+    "The paper's formula",
+    "The paper's value",
+]
+WORDS_OF_TABLE1 = 4
+"""Its first columns; the others hold numbers."""
+TABLE1_NOTES = [
+    "Found out by trying: layers are given texts that differ in one token, and whose logits change tells what they "
+    "depend on. Tokens interact where the logit of two tokens depends on both.",
+    "Parameters are those that synthesize logits, trained ones of all heads of a layer, at the sizes of the paper's "
+    "translation models. The paper's formulas with N alone are for one head.",
+]
+
+
+def table1_rows(rows: Sequence[Synthesized]) -> list[list[str]]:
+    """As texts, one for each of ``TABLE1_HEADS``; the first without the spec that builds it."""
+    return [
+        [
+            row.name,
+            row.conditions_on,
+            "yes" if row.scope == "global" else "no",
+            "yes" if row.interaction else "no",
+            whole(row.parameters),
+            row.printed or NOTHING,
+            NOTHING if row.printed_value is None else whole(row.printed_value),
+        ]
+        for row in rows
+    ]
+
+
+def table1(rows: Sequence[Synthesized]) -> str:
+    """The paper's Table 1 as it is here."""
+    found = [
+        [f"{safe(name)}<br>`{safe(row.attention)}`", *map(safe, texts)]
+        for row, (name, *texts) in zip(rows, table1_rows(rows), strict=True)
+    ]
+    made = f"Written by `synthattn reproduce table1`, not by hand; the same [as a page]({PAGE})."
+    notes = [f"- {note}" for note in TABLE1_NOTES]
+    return (
+        "\n".join([f"# {TABLE1_TITLE}", "", made, "", *_grid(TABLE1_HEADS, found, WORDS_OF_TABLE1), "", *notes]) + "\n"
+    )
 
 
 def overview(outcomes: Sequence[Outcome]) -> str:
@@ -367,13 +433,12 @@ def overview(outcomes: Sequence[Outcome]) -> str:
 
 def _where(outcome: Outcome) -> str:
     rows = [row for part in outcome.parts for row in part.rows]
-    done, wanted = sum(len(row.runs) for row in rows), sum(row.wanted_seeds for row in rows)
     links = [f"[page]({outcome.table}/{PAGE})", f"[table]({outcome.table}/{TABLE})", f"[data]({outcome.table}/{FILE})"]
     folders = [posixpath.dirname(run.record) for row in rows for run in row.runs]
     if folders and (shared := posixpath.commonpath(folders)):
         links.append(f"[records]({link(shared)})")
     scales = ", ".join(dict.fromkeys(part.scale for part in outcome.parts))
-    return f"- {safe(outcome.title)}: {', '.join(links)}; {done} of {wanted} runs are done, at scale {safe(scales)}."
+    return f"- {safe(outcome.title)}: {', '.join(links)}; {runs_done(outcome)}, at scale {safe(scales)}."
 
 
 def _doubts(outcomes: Sequence[Outcome]) -> list[str]:
@@ -397,13 +462,13 @@ def _different(outcomes: Sequence[Outcome]) -> list[str]:
     every = [(outcome, verdict) for outcome in outcomes for verdict in outcome.verdicts]
     ours = [
         f"- {safe(verdict.claim)} ({safe(outcome.title)}, {safe(verdict.where)}) Here, at scale {safe(verdict.scale)}: "
-        f"{safe(verdict.because)}"
+        f"{safe(ended(verdict.because))}"
         for outcome, verdict in every
         if verdict.judgement == "does not hold"
     ]
     theirs = [
-        f"- {safe(verdict.claim)} ({safe(outcome.title)}, {safe(verdict.where)}) Its numbers: {safe(verdict.in_paper)} "
-        f"Here: {verdict.judgement}."
+        f"- {safe(verdict.claim)} ({safe(outcome.title)}, {safe(verdict.where)}) "
+        f"Its numbers: {safe(ended(verdict.in_paper))} Here: {verdict.judgement}."
         for outcome, verdict in every
         if verdict.in_paper_holds is False
     ]

@@ -14,21 +14,29 @@ from synthattn.report.tables import NOTHING, Cell, digits, duration, signed
 from synthattn.reproduction.markdown import (
     AGREES,
     ROOT,
+    TABLE1_HEADS,
+    TABLE1_NOTES,
+    TABLE1_TITLE,
     Measure,
     about_rates,
     about_scale,
     better,
     counted,
+    ended,
     footnotes,
+    heading,
     how_certain,
     link,
     measures,
     own_words,
     published_base,
+    runs_done,
     seeds,
+    table1_rows,
     trouble,
 )
 from synthattn.reproduction.outcome import Judgement, Outcome, Part, Row, Run
+from synthattn.reproduction.table1 import Synthesized
 
 WORDS: dict[Judgement, str] = {"holds": "holds", "does not hold": "not", "undecided": "undecided", "not run": "unrun"}
 """Classes of the style, which gives each a colour and a sign."""
@@ -45,18 +53,48 @@ def page(outcome: Outcome, root: str = ROOT) -> str:
     several = len({part.scale for part in outcome.parts}) > 1
     sections = {"claims": ("The paper's claims", _verdicts(outcome))}
     for part in outcome.parts:
-        sections[_id(part)] = (f"{part.title} ({part.scale})" if several else part.title, _part(part, root))
+        title = heading(part)
+        sections[_id(part)] = (f"{title} ({part.scale})" if several else title, _part(part, root))
     sections["made"] = ("Notes and versions", _made(outcome))
-    heading = [f"<h1>{escape(outcome.title)}</h1>", f'<p class="soft">{escape(_about(outcome))}</p>']
+    above = [f"<h1>{escape(outcome.title)}</h1>", f'<p class="soft">{escape(_about(outcome))}</p>']
     if outcome.verdicts:
-        heading.append(f'<div class="answer"><p>{escape(counted(outcome.verdicts))}</p></div>')
+        above.append(f'<div class="answer"><p>{escape(counted(outcome.verdicts))}</p></div>')
     return document(
         f"{outcome.title}: reproduced",
         "synthattn reproduce",
-        "\n".join(heading),
+        "\n".join(above),
         sections,
-        "".join(text_file(package, "page.css") for package in PACKAGES),
+        _style(),
     )
+
+
+def page_of_table1(rows: Sequence[Synthesized]) -> str:
+    """The whole file, of what each synthesizing function looks at."""
+    heads = "".join(
+        f'<th scope="col"{" class=stays" if not n else ""}>{head}</th>' for n, head in enumerate(TABLE1_HEADS)
+    )
+    body = "".join(
+        f'<tr><th scope="row" class="stays">{escape(name)}<small class="name">{_breakable(row.attention)}</small></th>'
+        f"{''.join(f'<td>{escape(text)}</td>' for text in texts)}</tr>\n"
+        for row, (name, *texts) in zip(rows, table1_rows(rows), strict=True)
+    )
+    table = f'<table class="data part"><thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody></table>'
+    notes = "".join(f"<p>{escape(note)}</p>" for note in TABLE1_NOTES)
+    return document(
+        TABLE1_TITLE,
+        "synthattn reproduce",
+        f'<h1>{TABLE1_TITLE}</h1>\n<p class="soft">synthattn reproduce table1</p>',
+        {"table": ("What was found", f'{_scroll(TABLE1_TITLE, table)}\n<div class="note">{notes}</div>')},
+        _style(),
+    )
+
+
+def _style() -> str:
+    return "".join(text_file(package, "page.css") for package in PACKAGES)
+
+
+def _scroll(name: str, table: str) -> str:
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">{table}</div>'
 
 
 def _id(*parts: Part | Row | str) -> str:
@@ -67,9 +105,8 @@ def _id(*parts: Part | Row | str) -> str:
 
 def _about(outcome: Outcome) -> str:
     rows = [row for part in outcome.parts for row in part.rows]
-    done, wanted = sum(len(row.runs) for row in rows), sum(row.wanted_seeds for row in rows)
     failed = sum(row.status == "failed" for row in rows)
-    texts = [f"{done} of {wanted} runs are done"] if wanted else []
+    texts = [runs_done(outcome)] if rows else []
     texts += [f"{failed} row{'s' if failed > 1 else ''} failed"] if failed else []
     return " · ".join([f"synthattn reproduce {outcome.table}", *texts])
 
@@ -81,14 +118,15 @@ def _verdicts(outcome: Outcome) -> str:
         flag = AGREES[verdict.in_paper_holds]
         if flag:
             flag = f'<span class="flag">{flag}</span>' if verdict.in_paper_holds is False else f"({flag})"
-        theirs = f"{escape(verdict.in_paper)} {flag}" if verdict.in_paper or flag else "no numbers"
+        theirs = ": </b>" if verdict.in_paper or flag else "</b>"
+        theirs += f"{escape(verdict.in_paper)} {flag}".strip()
         scale = escape(f"{verdict.part}, {verdict.scale}")
         if place := places.get((verdict.part, verdict.scale)):
             scale = f'<a href="#{place}">{scale}</a>'
         items.append(
             f'<li><span class="word {WORDS[verdict.judgement]}">{verdict.judgement}</span>\n'
             f'<p class="claim">{escape(verdict.claim)}</p>\n'
-            f'<p class="theirs"><b>The paper, {escape(verdict.where)}:</b>{theirs}</p>\n'
+            f'<p class="theirs"><b>The paper, {escape(verdict.where)}{theirs}</p>\n'
             f'<p class="here"><b>Here:</b>{escape(verdict.because)} ({scale})</p></li>\n'
         )
     return f'<ul class="verdicts">\n{"".join(items)}</ul>' if items else ""
@@ -122,29 +160,32 @@ def _rates(part: Part, root: str) -> str:
 
 def _table(part: Part) -> str:
     found = measures(part)
+    if not found and not any(map(trouble, part.rows)):
+        return ""
     notes = footnotes(found)
     above, heads = [], []
+    grouped = any(each.differences or each.paper for each in found)
+    tall = ' rowspan="2"' if grouped else ""
     for each in found:
         columns = ["here", *["difference"] * bool(each.differences), *["paper"] * bool(each.paper)]
         unit = f"<small>{escape(each.unit)}</small>" if each.unit else ""
         if len(columns) == 1:
-            above.append(f'<th scope="col" rowspan="2" class="here">{escape(each.head)}{unit}</th>')
+            above.append(f'<th scope="col" class="here"{tall}>{escape(each.head)}{unit}</th>')
             continue
         above.append(f'<th scope="colgroup" colspan="{len(columns)}" class="group here">{escape(each.head)}{unit}</th>')
         for column in columns:
             more = ""
             if column == "paper":
-                more = _mark(part, notes, each.source and f"{each.source}.")
+                more = _mark(part, notes, ended(each.source))
                 more += f"<small>{escape(each.paper_head)}</small>" if each.paper_head else ""
             heads.append(f'<th scope="col" class="{column}">{column}{more}</th>')
-    name = f"Table of results: {part.title}"
+    second = f"<tr>{''.join(heads)}</tr>" if grouped else ""
     body = "".join(_row(part, row, n, found, notes) for n, row in enumerate(part.rows))
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}"><table class="data part">\n'
-        f'<thead><tr><th scope="col" rowspan="2" class="stays">Model</th>{"".join(above)}'
-        f'<th scope="col" rowspan="2" class="here">Seeds</th></tr>\n<tr>{"".join(heads)}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody></table></div>\n{_below(part, notes)}"
+    table = (
+        f'<table class="data part">\n<thead><tr><th scope="col" class="stays"{tall}>Model</th>{"".join(above)}'
+        f'<th scope="col" class="here"{tall}>Seeds</th></tr>\n{second}</thead>\n<tbody>\n{body}</tbody></table>'
     )
+    return f"{_scroll(f'Table of results: {part.title}', table)}\n{_below(part, notes)}"
 
 
 def _mark(part: Part, notes: list[str], text: str) -> str:
@@ -263,7 +304,7 @@ def differences(title: str, metric: str, gaps: Sequence[Gap], higher_is_better: 
     ours = [gap.ours for gap in gaps if gap.ours]
     values = [value for each in ours for value in (each.low, each.high)]
     values += [gap.theirs for gap in gaps if gap.theirs is not None]
-    axis = Axis([0.0, *values], left, WIDTH - 12.0, 6)
+    axis = _axis([0.0, *values], left, WIDTH - 12.0)
     parts = []
     for tick in axis.ticks:
         parts.append(svg_line(axis(tick), top, axis(tick), bottom, "grid", ' stroke-opacity="0.25"'))
@@ -295,6 +336,17 @@ def differences(title: str, metric: str, gaps: Sequence[Gap], higher_is_better: 
     return svg_frame(WIDTH, bottom + 56, title, parts)
 
 
+def _axis(values: list[float], start: float, end: float) -> Axis:
+    """With as many ticks as have room for their labels."""
+    axis = Axis(values, start, end, 6)
+    for count in (4, 3, 2, 1):
+        wide = LETTER * max(len(signed(tick, axis.places)) for tick in axis.ticks) + 6
+        if wide * len(axis.ticks) <= end - start:
+            break
+        axis = Axis(values, start, end, count)
+    return axis
+
+
 def _dot(form: int, x: float, y: float, tip: str) -> str:
     return (
         f'<path transform="translate({x:.1f} {y:.1f}) scale(.8)" d="{shape(form)}"><title>{escape(tip)}</title></path>'
@@ -319,9 +371,10 @@ def _runs(part: Part, root: str) -> str:
 def _run(part: Part, row: Row, n: int, run: Run, root: str) -> str:
     scores = {name: row.scores[name].by_seed for name in part.metrics if name in row.scores}
     texts = [f"{name} {digits(values[n], 4)}" for name, values in scores.items() if len(values) == len(row.runs)]
-    texts += [f"trained for {duration(run.seconds)}"]
+    texts += [f"trained for {duration(run.seconds)}"] if run.seconds else []
+    said = f": {escape(', '.join(texts))}" if texts else ""
     return (
-        f'<li><a href="{escape(link(run.record, root))}">seed {run.seed}</a>: {escape(", ".join(texts))}'
+        f'<li><a href="{escape(link(run.record, root))}">seed {run.seed}</a>{said}'
         f"<code>{escape(run.command)}</code></li>"
     )
 

@@ -1,5 +1,6 @@
 """A reproduced table in a terminal."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -8,8 +9,19 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from synthattn.reproduction.markdown import Measure, counted, measures, seeds, trouble
+from synthattn.reproduction.markdown import (
+    TABLE1_HEADS,
+    TABLE1_TITLE,
+    WORDS_OF_TABLE1,
+    Measure,
+    counted,
+    measures,
+    seeds,
+    table1_rows,
+    trouble,
+)
 from synthattn.reproduction.outcome import Judgement, Outcome, Part, Verdict
+from synthattn.reproduction.table1 import Synthesized
 
 STYLES = {"better": "green", "worse": "red"}
 WORDS: dict[Judgement, str] = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not run": "dim"}
@@ -45,6 +57,9 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
     """Each part, as much of it as the terminal has room for, and the verdicts."""
     console = console or Console()
     for part in outcome.parts:
+        if not measures(part) and not any(map(trouble, part.rows)):
+            # What was only looked at is drawn on the page.
+            continue
         layouts = [_table(outcome, part, layout) for layout in LAYOUTS]
         endless = console.options.update(max_width=10_000)
         fitting = (table for table in layouts if Measurement.get(console, endless, table).maximum <= console.width)
@@ -56,6 +71,22 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
     if outcome.verdicts:
         console.print(Text(counted(outcome.verdicts)), width=min(console.width, WIDEST))
         console.print(_verdicts(outcome.verdicts), width=min(console.width, WIDEST))
+
+
+def show_table1(rows: Sequence[Synthesized], console: Console | None = None) -> None:
+    """What each synthesizing function looks at."""
+    console = console or Console()
+    title = Text(TABLE1_TITLE)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    # The paper's formulas need more room than there is.
+    shown = [n for n, head in enumerate(TABLE1_HEADS) if head != "The paper's formula"]
+    for n in shown:
+        head = TABLE1_HEADS[n].replace(" ", "\n", 1)
+        table.add_column(head, justify="left" if n < WORDS_OF_TABLE1 else "right", no_wrap=n not in (1, 2))
+    for row, (_, *texts) in zip(rows, table1_rows(rows), strict=True):
+        cells = [row.attention, *texts]
+        table.add_row(*(Text(cells[n]) for n in shown))
+    console.print(table)
 
 
 def _table(outcome: Outcome, part: Part, layout: _Layout) -> Table:
