@@ -9,7 +9,7 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 from model_helpers import DECODING, ids, make
 from synthattn.models import SynthesizerForCausalLM, SynthesizerForConditionalGeneration
-from synthattn.models.cache import Room, ValuesOnlyLayer
+from synthattn.models.cache import BeamSearchCache, Room, ValuesOnlyLayer
 from synthattn.models.generation import GnmtPenalty
 
 every_spec = pytest.mark.parametrize("spec", DECODING, ids=str)
@@ -296,6 +296,54 @@ def test_beams_share_what_is_kept_of_the_source():
     """The order of beams changes with every token; their source stays the same, and is not copied."""
     model, x = make(SynthesizerForConditionalGeneration, "random"), ids(2, 5)
     result = model.generate(x, num_beams=3, return_dict_in_generate=True, **STEPS)
-    kinds = {type(layer).__name__ for layer in result.past_key_values.cross_attention_cache.layers}
-    assert kinds == {"SourceLayer"}
+    layers = result.past_key_values.cross_attention_cache.layers
+    assert {type(layer).__name__ for layer in layers} == {"SourceLayer"}
+    assert {layer.keys.shape[0] for layer in layers} == {2}
     assert torch.equal(result.sequences, model.generate(x, num_beams=3, use_cache=False, **STEPS))
+
+
+@pytest.mark.parametrize(
+    "cross", ["vanilla", "random", "dense", "factorized_dense", "random+vanilla", "dense(window=3)+relative"]
+)
+@pytest.mark.parametrize("padded", [True, False], ids=["padded", "full"])
+def test_beams_attend_to_their_source_as_if_each_had_its_own(cross, padded):
+    model = make(SynthesizerForConditionalGeneration, "random", cross_attention=cross)
+    x, mask = ids(3, 5), torch.ones(3, 5, dtype=torch.long)
+    if padded:
+        mask[0, :2] = mask[2, 4:] = 0
+    options = {"num_beams": 4, "output_logits": True, "output_attentions": True, "return_dict_in_generate": True}
+    found, expected = (
+        model.generate(x, attention_mask=mask, use_cache=cache, **options, **STEPS) for cache in (True, False)
+    )
+    assert torch.equal(found.sequences, expected.sequences)
+    for ours, theirs in zip(found.logits, expected.logits, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
+    for ours, theirs in zip(found.cross_attentions, expected.cross_attentions, strict=True):
+        for one, all_rows in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, all_rows[:, :, -1:], rtol=0, atol=1e-10)
+
+
+def test_a_prompt_of_several_tokens_in_beams():
+    model, x, prompt = (
+        make(SynthesizerForConditionalGeneration, "random", cross_attention="random"),
+        ids(3, 5),
+        ids(3, 4),
+    )
+    found, expected = (
+        model.generate(x, decoder_input_ids=prompt, num_beams=2, use_cache=cache, **STEPS) for cache in (True, False)
+    )
+    assert torch.equal(found, expected)
+
+
+def test_some_beams_of_a_cache():
+    """What all beams of an example share follows the choice."""
+    model, x = make(SynthesizerForConditionalGeneration, "vanilla"), ids(2, 5)
+    cache = BeamSearchCache([True, True], [True, True], beams=3)
+    with torch.no_grad():
+        source, chosen = model.get_encoder()(x).last_hidden_state.repeat_interleave(3, 0), torch.tensor([4, 1, 5])
+        y = ids(6, 4)
+        model(encoder_outputs=(source,), decoder_input_ids=y[:, :3], past_key_values=cache)
+        cache.batch_select_indices(chosen)
+        found = model(encoder_outputs=(source[chosen],), decoder_input_ids=y[chosen, 3:], past_key_values=cache).logits
+        expected = model(encoder_outputs=(source[chosen],), decoder_input_ids=y[chosen]).logits[:, 3:]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)

@@ -86,7 +86,7 @@ class Block(GradientCheckpointingLayer):
             return self._mix(x, position_bias, places, past_key_values, index, plain, need_weights)
 
         def cross(x: Tensor) -> tuple[Tensor, Tensor | None]:
-            return self._cross(x, memory, places, memory_places, past_key_values, index, plain, need_weights)
+            return self._cross(x, memory, memory_places or Places(), past_key_values, index, plain, need_weights)
 
         x, weights = self.attention_residual(x, mix)
         cross_weights = None
@@ -131,7 +131,6 @@ class Block(GradientCheckpointingLayer):
         x: Tensor,
         memory: Tensor | None,
         places: Places,
-        memory_places: Places | None,
         cache: Cache | None,
         index: int,
         plain: bool,
@@ -139,20 +138,24 @@ class Block(GradientCheckpointingLayer):
     ) -> tuple[Tensor, Tensor | None]:
         assert self.cross_attention is not None
         assert memory is not None, "a model with cross-attention has the encoder's output"
-        memory_places = memory_places or Places()
-        return _with_weights(
+        y, weights = _with_weights(
             self.cross_attention(
-                x,
+                x if places.beams == 1 else x.reshape(memory.shape[0], -1, x.shape[-1]),
                 self._remembered(memory, cache, index),
-                key_padding_mask=memory_places.padding,
-                attn_mask=memory_places.mask,
+                key_padding_mask=places.padding,
+                attn_mask=places.mask,
                 positions=places.queries,
-                memory_positions=memory_places.keys,
+                memory_positions=places.keys,
                 offset=places.offset,
                 plain=plain,
                 need_weights=need_weights,
             )
         )
+        if places.beams == 1:
+            return y, weights
+        if weights is not None:
+            weights = weights.unflatten(2, (places.beams, -1)).transpose(1, 2).flatten(0, 1)
+        return y.view(x.shape), weights
 
     def _remembered(self, memory: Tensor, cache: Cache | None, index: int) -> Tensor | Remembered:
         """The encoder's output, projected once for all decoding steps."""

@@ -181,10 +181,25 @@ def new_cache(keeps_keys: list[bool]) -> DynamicCache:
     return adapted(DynamicCache(), keeps_keys)
 
 
-def beam_search_cache(own: list[bool], cross: list[bool]) -> EncoderDecoderCache:
-    """A cache for a decoder with an encoder, whose output is the same for all beams of an example."""
-    source = _with_layers(DynamicCache(), [SourceLayer() if keys else SourceValuesLayer() for keys in cross])
-    return EncoderDecoderCache(new_cache(own), source)
+class BeamSearchCache(EncoderDecoderCache):
+    """For a decoder with an encoder, whose output is the same for all beams of an example, and kept once for them."""
+
+    def __init__(self, own: list[bool], cross: list[bool], beams: int) -> None:
+        source = [SourceLayer() if keys else SourceValuesLayer() for keys in cross]
+        super().__init__(new_cache(own), _with_layers(DynamicCache(), source))
+        self.beams = beams
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self._keep_for_each_beam()
+        super().batch_repeat_interleave(repeats)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        self._keep_for_each_beam()
+        super().batch_select_indices(indices)
+
+    def _keep_for_each_beam(self) -> None:
+        self.cross_attention_cache.batch_repeat_interleave(self.beams)
+        self.beams = 1
 
 
 def adapted(cache: DynamicCache, keeps_keys: list[bool]) -> DynamicCache:

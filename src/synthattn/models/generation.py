@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from synthattn.models.cache import beam_search_cache, decoder_cache
+from synthattn.models.cache import BeamSearchCache, decoder_cache
 from synthattn.models.compat import GenerationMixin
 from synthattn.models.stack import Stack
 
@@ -49,5 +49,8 @@ class SynthesizerGenerationMixin(GenerationMixin):
             return
         decoder: Stack = self.get_decoder()  # pyright: ignore[reportAttributeAccessIssue]
         own, cross = decoder.keeps_keys, decoder.cross_keeps_keys
-        beams = cache is None and cross and (generation_config.num_beams or 1) > 1
-        model_kwargs["past_key_values"] = beam_search_cache(own, cross) if beams else decoder_cache(cache, own, cross)
+        beams = generation_config.num_beams or 1
+        if cache is None and cross and beams > 1:
+            model_kwargs["past_key_values"] = BeamSearchCache(own, cross, beams)
+        else:
+            model_kwargs["past_key_values"] = decoder_cache(cache, own, cross)

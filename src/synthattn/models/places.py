@@ -11,7 +11,7 @@ from synthattn.tracing import traced
 
 @dataclass(frozen=True)
 class Places:
-    """What one call tells every layer of a stack about the tokens.
+    """What one call tells every layer of a stack about the tokens of an attention.
 
     Attributes:
         padding: True = ignore this key; None where nothing is padding.
@@ -19,6 +19,7 @@ class Places:
         queries: positions of the queries, None where they are offset, offset + 1, ...
         keys: positions of the keys, None where they are 0, 1, ...
         offset: how many tokens were decoded before.
+        beams: how many examples in a row attend to the same keys, which are there once for them.
     """
 
     padding: Bool[Tensor, "batch k"] | None = None
@@ -26,12 +27,21 @@ class Places:
     queries: Int[Tensor, "*batch q"] | None = None
     keys: Int[Tensor, "*batch k"] | None = None
     offset: int = 0
+    beams: int = 1
 
     def at(self, length: int, device: torch.device) -> Int[Tensor, "*batch q"]:
         """The positions of the queries, written out."""
         if self.queries is not None:
             return self.queries
         return torch.arange(self.offset, self.offset + length, device=device)
+
+    def across(self, source: "Places", length: int, beams: int, device: torch.device) -> "Places":
+        """Of attention from these tokens to those of a source."""
+        queries = self.queries
+        if beams > 1:  # beams of the same source are to it as many queries
+            queries = self.at(length, device)
+            queries = queries.repeat(beams) if queries.dim() == 1 else queries.reshape(-1, beams * length)
+        return Places(source.padding, source.mask, queries, source.keys, self.offset, beams)
 
 
 def places(

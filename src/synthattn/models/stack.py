@@ -94,7 +94,13 @@ class Stack(nn.Module):
         own = places(attention_mask, position_ids, batch, length, offset, before)
         if past_key_values is not None:
             past_key_values.key_positions = own.keys  # pyright: ignore[reportAttributeAccessIssue]
-        other = None if memory is None else places(memory_mask, None, batch, memory.shape[1], 0, what="encoder_")
+        other = None
+        if memory is not None:
+            beams = getattr(past_key_values, "beams", 1)
+            if beams > 1:
+                memory, memory_mask = memory[::beams], None if memory_mask is None else memory_mask[::beams]
+            other = places(memory_mask, None, memory.shape[0], memory.shape[1], 0, what="encoder_")
+            other = own.across(other, length, beams, x.device)
         bias = {int(heads): self._bias(heads, length, offset) for heads in self.relative}
         trace = Trace(output_hidden_states, output_attentions)
         layers = self.layers
