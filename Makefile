@@ -19,7 +19,7 @@ demo: setup
 # torch.compile cannot trace through the checks, and they would catch bad input before our own messages do.
 test: setup
 	$(BIN)/pytest tests --ignore=tests/unchecked
-	$(BIN)/pytest -o addopts="-q -n auto --strict-markers" tests/unchecked
+	$(BIN)/pytest -o addopts="-q -n auto --dist loadgroup --strict-markers" tests/unchecked
 
 lint: setup
 	$(BIN)/ruff check .

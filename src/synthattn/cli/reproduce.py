@@ -79,17 +79,11 @@ def _check_data(scale: str, data: Path | None, tables: Sequence[str]) -> None:
         )
     if not data.is_dir():
         raise ValueError(f"there is no folder {data}")
-    needed = {
-        name: Path(place)
-        for table in tables
-        for part in recipe(table, "cpu", data).parts
-        for place in part.settings.data.source.split(" + ")
-        for name in (table,)
-        if not Path(place).is_dir()
-    }
-    if needed:
-        table, place = next(iter(needed.items()))
-        raise ValueError(f"{table} needs the data set {place.name}, there is no folder {place}")
+    for table in tables:
+        for part in recipe(table, "cpu", data).parts:
+            for place in map(Path, part.settings.data.source.split(" + ")):
+                if not place.is_dir():
+                    raise ValueError(f"{table} needs the data set {place.name}, there is no folder {place}")
 
 
 def _run(chosen: Recipe, folders: Folders, rows: str | None, seeds: int | None, resume: bool, quiet: bool) -> int:

@@ -148,6 +148,9 @@ def _said(part: Part, row: str, than: str, metric: str, difference: Difference) 
 
 
 def _printed(part: Part, row: str, than: str, metric: str) -> tuple[float, float] | None:
+    """The published numbers of two rows; where the paper has another metric than ours, in that one."""
+    if metric != "speed" and metric not in part.published_metrics:
+        metric = next(iter(part.published_metrics), metric)
     found = [found.published.get(metric) for name in (row, than) if (found := row_of(part, name))]
     if len(found) != 2 or found[0] is None or found[1] is None:
         return None
@@ -184,7 +187,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "Table 2", "en-de", "Random", "Fixed Random",
         ),
         better(
-            "The mixture beats a Transformer with as many parameters.",
+            "Random + Vanilla beats a Transformer with as many parameters.",
             "Table 2", "en-de", "Random + Vanilla", "Transformer (Control)",
         ),
         within(
@@ -210,7 +213,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "Table 2", "news", "Dense", "Transformer", 0.1,
         ),
         within(
-            "So does Random.", "Table 2", "news", "Random", "Transformer", 0.1
+            "Without any dot product, Random loses less than a tenth of the Transformer's perplexity.", "Table 2", "news", "Random", "Transformer", 0.1
         ),
         better(
             "Random weights must be learned: kept as they were drawn, they are worse.",
@@ -223,7 +226,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "Table 3", "summaries", "Transformer", "Syn (R)",
         ),
         better(
-            "The Transformer also beats Dense there.", "Table 3", "summaries", "Transformer", "Syn (D)"
+            "In summarisation, the Transformer beats weights that each token makes for itself (Dense).", "Table 3", "summaries", "Transformer", "Syn (D)"
         ),
         better(
             "Dense + Vanilla beats the Transformer in summarisation.",
@@ -234,7 +237,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "Table 3", "dialogue", "Syn (D)", "Transformer",
         ),
         better(
-            "So does Random alone.", "Table 3", "dialogue", "Syn (R)", "Transformer"
+            "In dialogue, Random alone beats the Transformer.", "Table 3", "dialogue", "Syn (R)", "Transformer"
         ),
     ),
     "c4": (
@@ -256,19 +259,19 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         ),
         faster("Random trains faster than the Transformer.", "Table 4 (2021)", "spans", "Syn (R)", "Transformer", 1.0),
         better(
-            "The mixture beats the Universal Transformer.",
+            "Random + Vanilla beats the Universal Transformer.",
             "introduction", "spans", "Syn (R+V)", "Universal Transformer",
         ),
     ),
     "glue": (
         better("On GLUE, Random loses to T5.", "Table 4 (2020)", "tuning", "Transformer", "Syn (R)"),
-        better("Dense loses to T5.", "Table 4 (2020)", "tuning", "Transformer", "Syn (D)"),
-        better("Random + Vanilla beats T5.", "Table 4 (2020)", "tuning", "Syn (R+V)", "Transformer"),
+        better("On GLUE, Dense loses to T5.", "Table 4 (2020)", "tuning", "Transformer", "Syn (D)"),
+        better("On GLUE, Random + Vanilla beats T5.", "Table 4 (2020)", "tuning", "Syn (R+V)", "Transformer"),
     ),
     "superglue": (
         better("On SuperGLUE, Random loses to T5.", "Table 5 (2020)", "tuning", "Transformer", "Syn (R)"),
-        better("Dense loses to T5.", "Table 5 (2020)", "tuning", "Transformer", "Syn (D)"),
-        better("Random + Vanilla beats T5.", "Table 5 (2020)", "tuning", "Syn (R+V)", "Transformer"),
+        better("On SuperGLUE, Dense loses to T5.", "Table 5 (2020)", "tuning", "Transformer", "Syn (D)"),
+        better("On SuperGLUE, Random + Vanilla beats T5.", "Table 5 (2020)", "tuning", "Syn (R+V)", "Transformer"),
     ),
     "encoding": tuple(
         claim
@@ -279,7 +282,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
                 "encoders (2021)", part, "Syn (FR)", "Linformer",
             ),
             better(
-                f"With the dot product added, it beats the Transformer ({what}).",
+                f"To classify {what}, Factorized Random with the dot product beats the Transformer.",
                 "encoders (2021)", part, "Syn (FR+V)", "Transformer",
             ),
         )

@@ -56,6 +56,9 @@ def collect(results: Path, table: str) -> outcome.Outcome:
     }
     made |= {f"on {entry.record.hardware['processor']}" for entry in found if "processor" in entry.record.hardware}
     notes = sorted({note for entry in found for note in entry.record.notes if not entry.candidate})
+    notes.append(
+        "P-values of the first metric of a part are adjusted for the number of its rows (Holm); others are not."
+    )
     return outcome.Outcome(
         table, TITLES[table], [part for part, _ in parts], verdicts(table, parts), notes, sorted(made)
     )
@@ -65,9 +68,11 @@ def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path) -> 
     tried = [entry for entry in found if entry.candidate]
     runs = _by_row(found)
     known = _metrics(runs)
-    names = [name for name in known if name in part.metrics] or list(known)[:1]
-    main = next(iter(known), "")
-    names = sorted(set(names) | ({main} if main else set()), key=lambda name: (name != main, list(known).index(name)))
+    # A suite of which some tasks are missing has another mean, which comes first.
+    names = [name for name in part.metrics if name in known]
+    if known and part.metrics[0] not in known:
+        names.insert(0, next(iter(known)))
+    main = names[0] if names else ""
     rows = [
         _row(part, row, runs.get(row.name, {}), runs.get(part.baseline.name, {}), known, names, results)
         for row in part.rows

@@ -400,7 +400,7 @@ def table1(rows: Sequence[Synthesized]) -> str:
     )
 
 
-def overview(outcomes: Sequence[Outcome]) -> str:
+def overview(outcomes: Sequence[Outcome], with_table1: bool = False) -> str:
     """All claims and all tables; ``README.md`` of the folder of all results."""
     verdicts = [verdict for outcome in outcomes for verdict in outcome.verdicts]
     parts = [part for outcome in outcomes for part in outcome.parts]
@@ -426,6 +426,8 @@ def overview(outcomes: Sequence[Outcome]) -> str:
         if outcome.verdicts:
             lines += ["", f"## {safe(outcome.title)}", "", *_verdicts(outcome.verdicts)]
     lines += ["", "## Tables and records", "", *(_where(outcome) for outcome in outcomes)]
+    if with_table1:
+        lines.append(f"- {TABLE1_TITLE}: [page](table1/{PAGE}), [table](table1/{TABLE}); computed, not trained")
     doubts = _doubts(outcomes)
     lines += ["", "## Doubts in the published numbers", "", *(doubts or ["None known."])]
     return "\n".join([*lines, "", *_different(outcomes)]) + "\n"

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from synthattn.reproduction import analysis, entries, evidence, markdown, outcome, table1
+from synthattn.reproduction.markdown import PAGE, TABLE
 from synthattn.reproduction.page import page, page_of_table1
 from synthattn.reproduction.recipes import TABLES
 from synthattn.training.checkpoints import write_text
 
-PAGE, TABLE, OVERVIEW = "page.html", "table.md", "README.md"
+OVERVIEW = "README.md"
 COMPUTED = ("table1", "analysis")
 """Tables that need no runs of their own."""
 
@@ -29,7 +30,8 @@ def publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
         write(results, one)
     known = [name for name in (*TABLES, analysis.NAME) if (results / name / outcome.FILE).is_file()]
     if known:
-        write_text(results / OVERVIEW, markdown.overview([outcome.load(results / name) for name in known]))
+        everything = [outcome.load(results / name) for name in known]
+        write_text(results / OVERVIEW, markdown.overview(everything, (results / "table1").is_dir()))
     return found
 
 

@@ -23,9 +23,11 @@ class DataSettings:
     """What is learned from.
 
     Args:
-        source: a folder, a file, ``hub:NAME`` or ``builtin:NAME``. For a suite of tasks a folder with a folder of each.
+        source: a folder, a file, ``hub:NAME`` or ``builtin:NAME``; several, joined by `` + ``, are read as one. For a
+            suite of tasks a folder with a folder of each.
         task: a task, or ``glue`` or ``superglue`` for all of theirs together.
-        columns: columns of the source for fields of the task, such as ``label=0,text=1+2``.
+        columns: columns of the source for fields of the task, such as ``label=0,text=1+2``; one that ends in ``?`` may
+            be missing.
         tokenizer: ``unigram``, ``bytes`` or ``words``, trained on the training split.
         vocab_size: tokens in the vocabulary.
         over_long: what is done with examples that are longer than the model's longest input: ``truncate`` or ``drop``.

@@ -1,0 +1,254 @@
+"""``reproduce`` at its smallest scale: every table from training to page, and again from its records alone."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from synthattn.cli import reproduce as verb
+from synthattn.reproduction import entries, evidence, outcome
+from synthattn.reproduction.execute import Execution, Folders, Job, jobs
+from synthattn.reproduction.recipes import TABLES, recipe
+from synthattn.training import run as run_module
+from synthattn.training.progress import Quiet
+
+pytestmark = [
+    # A run that fails leaves the file of its curves to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    # All of them look at what is made once.
+    pytest.mark.xdist_group("reproduce"),
+]
+
+ROWS = {
+    "translation": "Transformer (Control),random",
+    "lm1b": "fixed_random",
+    "generation": "Syn (D)",
+    "c4": "Dynamic Conv,Universal Transformer,syn-r",
+    "glue": "syn-r",
+    "superglue": "random",
+    "encoding": "linformer,syn-fr",
+    "lra": "linformer",
+}
+"""A few of each table beside its baseline, of all kinds that there are."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Everything is made once, in the order of the tables: some start from the models of others."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("SYNTHATTN_CACHE", str(folder / "cache"))
+    patch.setenv("SYNTHATTN_TRACEBACK", "1")
+    patch.setattr(evidence, "DRAWS", 50)
+    patch.setattr(evidence, "FEW_DRAWS", 20)
+    for table in TABLES:
+        assert reproduce(folder, table, rows=ROWS.get(table)) == 0
+    yield folder
+    patch.undo()
+
+
+def reproduce(
+    folder: Path, table: str, rows: str | None = None, scale: str = "tiny", resume: bool = False, show: bool = False
+) -> int:
+    return verb.run(table, scale, None, rows, 1, folder / "out", folder / "work", resume, show, False, True)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "records" not in path.relative_to(folder).parts
+    }
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_runs(table, place):
+    found = outcome.load(place / "out" / table)
+    assert found.parts
+    for part in found.parts:
+        assert part.scale == "tiny"
+        done = [row for row in part.rows if row.status == "done"]
+        assert len(done) >= 2, [(row.name, row.status, row.reason) for row in part.rows]
+        assert not [row.reason for row in part.rows if row.status == "failed"]
+        for row in done:
+            assert row.parameters
+            assert row.scores, row.name
+            assert (row.name == part.baseline) == all(score.difference is None for score in row.scores.values())
+            for run in row.runs:
+                entry = entries.load(place / "out" / run.record)
+                assert (entry.row, entry.record.status) == (row.name, "done")
+    text = (place / "out" / table / "page.html").read_text()
+    assert found.title in text
+
+
+def test_pages_are_made_again_byte_for_byte(place, tmp_path):
+    """From the records alone: the data, the models and the pages themselves are gone."""
+    assert reproduce(place, "all", show=True) == 0
+    shutil.copytree(place / "out" / "records", tmp_path / "out" / "records")
+    assert reproduce(tmp_path, "all", show=True) == 0
+    before, after = files(place / "out"), files(tmp_path / "out")
+    assert list(before) == list(after)
+    assert {"README.md", "table1/table.md", "analysis/page.html", "c4/results.json"} <= set(before)
+    for name in before:
+        assert before[name] == after[name], name
+
+
+def test_nothing_is_trained_again(place, monkeypatch):
+    monkeypatch.setattr("synthattn.reproduction.execute.train", None)
+    assert reproduce(place, "translation", rows=ROWS["translation"]) == 0
+
+
+def test_what_is_there_is_not_mixed_with_new_runs_unasked(place):
+    with pytest.raises(ValueError, match=r"runs of lm1b are in .* already; go on with --resume"):
+        reproduce(place, "lm1b", rows="random")
+
+
+def test_the_best_rate_is_taken_for_all(place):
+    chosen = recipe("translation", "tiny")
+    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    part = chosen.parts[0]
+    tried = {rate: entries.load(execution.kept(Job(part, part.baseline, 0, rate))) for rate in part.rates}
+    best = min(tried, key=lambda rate: tried[rate].validation_loss)
+    assert execution.rate(part) == best
+    for key in ("transformer-0", "transformer-control-0", "random-0"):
+        entry = entries.load(entries.place(place / "out", "translation", "tiny", "en-de", key))
+        assert entry.rate == best
+        assert not entry.candidate
+    # The baseline's first run is the one that was chosen, and not made again.
+    baseline = entries.load(entries.place(place / "out", "translation", "tiny", "en-de", "transformer-0"))
+    assert baseline.record == tried[best].record
+    assert not (place / "work" / "translation-tiny" / "en-de" / "transformer-0").exists()
+
+
+def test_the_control_is_as_large_as_the_largest(place):
+    part = outcome.load(place / "out" / "translation").parts[0]
+    size = {row.name: row.parameters for row in part.rows}
+    chosen = recipe("translation", "tiny")
+    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    largest = execution.settings(Job(chosen.parts[0], chosen.parts[0].row("Random + Vanilla"), 0))
+    assert largest.model.attention == "random+vanilla"
+    assert size["Transformer (Control)"] > 1.02 * size["Transformer"]
+
+
+def test_a_suite_starts_from_the_models_of_c4(place):
+    entry = entries.load(entries.place(place / "out", "glue", "tiny", "tuning", "syn-r-0"))
+    start = entry.record.settings["model"]["start"]
+    assert start == "WORK/c4-tiny/spans/syn-r-0/model"
+    before = entries.load(entries.place(place / "out", "c4", "tiny", "spans", "syn-r-0"))
+    assert entry.record.model["parameters"] == before.record.model["parameters"]
+
+
+def test_a_suite_says_what_it_starts_from(tmp_path):
+    with pytest.raises(ValueError, match=r"glue starts from the models of c4; first run: synthattn reproduce c4 "):
+        reproduce(tmp_path, "glue", rows="syn-r")
+
+
+def test_speed_and_weights_are_looked_at(place):
+    part = outcome.load(place / "out" / "c4").parts[0]
+    rows = {row.name: row for row in part.rows}
+    assert rows["Transformer"].speed.value == 1
+    assert rows["Syn (R)"].speed.low <= rows["Syn (R)"].speed.value <= rows["Syn (R)"].speed.high
+    for row in (rows["Transformer"], rows["Syn (R)"], rows["Universal Transformer"]):
+        assert row.look is not None
+        assert len(row.look.before) == len(row.look.after) > 0
+        assert row.look.before != row.look.after
+    found = outcome.load(place / "out" / "analysis")
+    assert {part.name for part in found.parts} == {"translation en-de", "lm1b news", "c4 spans"}
+
+
+def test_records_hold_no_paths_of_the_machine(place):
+    for path in (place / "out").rglob("*.json"):
+        assert str(place) not in path.read_text(), path
+
+
+def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
+    real, calls = run_module.evaluate, []
+
+    def stopping(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(run_module, "evaluate", stopping)
+    assert reproduce(tmp_path, "lm1b", rows="random") == 130
+    kept = [path.stem for path in (tmp_path / "out" / "records").rglob("*.json")]
+    assert kept == ["0.001"]
+    monkeypatch.setattr(run_module, "evaluate", real)
+    with pytest.raises(ValueError, match="--resume"):
+        reproduce(tmp_path, "lm1b", rows="random")
+    assert reproduce(tmp_path, "lm1b", rows="random", resume=True) == 0
+    part = outcome.load(tmp_path / "out" / "lm1b").parts[0]
+    assert [row.name for row in part.rows if row.status == "done"] == ["Transformer", "Random"]
+
+
+def test_a_row_that_fails_does_not_take_the_others_down(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SYNTHATTN_TRACEBACK", raising=False)
+    from synthattn.reproduction import execute
+
+    real = execute.train
+
+    def failing(settings, *args, **kwargs):
+        if settings.model.attention != "fixed_random":
+            return real(settings, *args, **kwargs)
+        with monkeypatch.context() as patch:
+            patch.setattr(run_module, "_fit", lambda *args: 1 / 0)
+            return real(settings, *args, **kwargs)
+
+    monkeypatch.setattr(execute, "train", failing)
+    assert reproduce(tmp_path, "lm1b", rows="fixed_random,random") == 0
+    rows = {row.name: row for row in outcome.load(tmp_path / "out" / "lm1b").parts[0].rows}
+    assert (rows["Fixed Random"].status, rows["Fixed Random"].reason) == ("failed", "division by zero")
+    assert rows["Random"].status == "done"
+    # What failed is tried again.
+    monkeypatch.setattr(execute, "train", real)
+    assert reproduce(tmp_path, "lm1b", rows="fixed_random,random", resume=True) == 0
+    rows = {row.name: row for row in outcome.load(tmp_path / "out" / "lm1b").parts[0].rows}
+    assert rows["Fixed Random"].status == "done"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"table": "translations"}, "there is no table 'translations'; did you mean translation?"),
+        ({"scale": "gpu"}, "there is no scale 'gpu', only tiny, cpu, paper"),
+        ({"rows": "randon"}, "translation has no row 'randon'; did you mean random or "),
+        ({"seeds": 0}, "--seeds must be at least 1, got 0"),
+        ({"scale": "cpu"}, "--scale cpu needs --data: a folder with a folder for each data set"),
+        ({"scale": "cpu", "data": Path("nowhere")}, "there is no folder nowhere"),
+    ],
+)
+def test_bad_input(change, message, tmp_path):
+    options = {"table": "translation", "scale": "tiny", "data": None, "rows": None, "seeds": None} | change
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        verb.run(*options.values(), tmp_path / "out", tmp_path / "work", False, False, False, True)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_data_set_that_is_missing_is_named(tmp_path):
+    with pytest.raises(ValueError, match="c4 needs the data set wikitext2, there is no folder"):
+        verb.run("c4", "cpu", tmp_path, None, None, tmp_path / "o", tmp_path / "w", False, False, False, True)
+
+
+def test_estimates_train_nothing(tmp_path, capsys):
+    code = verb.run("translation", "paper", None, None, None, tmp_path / "o", tmp_path / "w", False, False, True, False)
+    assert code == 0
+    said = capsys.readouterr().out
+    assert "device-hours" in said
+    assert "(Control)" in said
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_command_of_a_record_asks_for_that_run(place):
+    for path in (place / "out" / "records" / "encoding").rglob("*.json"):
+        entry = entries.load(path)
+        words = entry.command.split()
+        assert words[:5] == ["synthattn", "reproduce", "encoding", "--scale", "tiny"]
+        chosen = recipe("encoding", "tiny")
+        asked = [words[words.index("--rows") + 1]]
+        found = list(jobs(chosen, asked, int(words[words.index("--seeds") + 1])))
+        assert any((job.row.name, job.seed) == (entry.row, entry.seed) for job in found)
