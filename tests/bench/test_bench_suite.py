@@ -10,10 +10,24 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from synthattn.bench import layers, memory, record, suite, timing
+from synthattn.bench import layers, memory, race, record, suite, timing
 from synthattn.bench.products import products
+from synthattn.bench.race import Entry, Race
 from synthattn.bench.record import Case, Measurement, Record
-from synthattn.bench.suite import Duel
+
+
+class Listener:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.begun: list[Race] = []
+        self.said: list[tuple[str, Measurement | str]] = []
+
+    def begins(self, race: Race) -> None:
+        self.begun.append(race)
+
+    def found(self, contender: str, found: Measurement | str) -> None:
+        self.said.append((contender, found))
 
 
 @pytest.fixture
@@ -130,21 +144,28 @@ def test_what_is_wrong_is_not_timed(monkeypatch):
     monkeypatch.setattr(layers.SyntheticAttention, "forward", wrong)
     for mode in ("eval", "train"):
         with pytest.raises(ValueError, match=r"the output is off the reference by 1\.0e-03, more than 1e-04"):
-            suite.measure(Duel("random", Case("layer", 2, 8, mode), {"vanilla": "vanilla"}), 1)
+            list(race.measure(Race(Case("layer", 2, 8, mode), (Entry("random", {"vanilla": "vanilla"}),)), 1))
 
 
-def test_a_duel_has_all_figures(monkeypatch):
+def test_a_race_has_all_figures_of_everyone(monkeypatch):
     monkeypatch.setattr(layers, "D_MODEL", 32)
     monkeypatch.setattr(layers, "HEADS", 4)
-    monkeypatch.setattr(suite, "LEAST_SECONDS", 0.0)
-    (duel,) = suite.layer_duels(["random"], [(2, 16)], ["full"], ["eval"])
-    assert duel.rivals == {
+    monkeypatch.setattr(race, "LEAST_SECONDS", 0.0)
+    (planned,) = suite.layer_races(["random", "vanilla"], [(2, 16)], ["full"], ["eval"])
+    entry, other = planned.entries
+    assert set(other.rivals) == {"nn.MultiheadAttention", "straightforward"}
+    assert entry.rivals == {
         "vanilla": "vanilla",
         "nn.MultiheadAttention": "nn.MultiheadAttention",
         "straightforward": "straightforward random",
     }
-    found = suite.measure(duel, 2)
-    assert set(found.ratios) == set(duel.rivals)
+    results = dict(race.measure(planned, 2))
+    assert list(results) == ["random", "vanilla"]
+    found, vanilla = results.values()
+    assert isinstance(found, Measurement)
+    assert isinstance(vanilla, Measurement)
+    assert set(found.ratios) == set(entry.rivals)
+    assert set(vanilla.ratios) == set(other.rivals)
     assert all(ratio > 0 for ratio in found.ratios.values())
     # Value and output projections of 2 x 16 tokens, and one product for each of 4 heads, examples side by side.
     assert found.gigaflop == pytest.approx((2 * 2 * 32 * 32 * 32 + 2 * 4 * 16 * 16 * 16) / 1e9)
@@ -172,15 +193,18 @@ def test_the_reason_of_a_failed_memory_process_is_said():
 def test_what_cannot_be_done_is_left_out_and_said(monkeypatch, tmp_path):
     monkeypatch.setattr(layers, "D_MODEL", 32)
     monkeypatch.setattr(layers, "HEADS", 4)
-    monkeypatch.setattr(suite, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(race, "LEAST_SECONDS", 0.0)
     found = record.new("synthattn bench", 1)
-    said: list[Any] = []
+    listener = Listener()
     kept: list[int] = []
-    duels = suite.without_memory(suite.layer_duels(["linformer", "random"], [(1, 8)], ["causal"], ["eval"]))
-    suite.run(duels, found, 1, lambda n, duel, what: said.append(what), lambda r: kept.append(len(r.measurements)))
+    races = [
+        each.without_memory() for each in suite.layer_races(["linformer", "random"], [(1, 8)], ["causal"], ["eval"])
+    ]
+    suite.run(races, found, 1, listener, lambda r: kept.append(len(r.measurements)))
     assert found.skipped == ["linformer, 1x8, eval, causal: it cannot be causal"]
     assert [m.contender for m in found.measurements] == ["random"]
-    assert said[0] == "it cannot be causal"
+    assert listener.said == [("linformer", "it cannot be causal"), ("random", found.measurements[0])]
+    assert listener.begun == races
     assert kept == [0, 1], "kept after every contender, those that were left out included"
     found.save(tmp_path / "record.json")
     assert record.load(tmp_path / "record.json") == found
@@ -202,14 +226,14 @@ def test_only_a_lack_of_memory_leaves_a_contender_out(monkeypatch, error, left_o
     def fails(*args: Any) -> None:
         raise error
 
-    monkeypatch.setattr(suite, "measure", fails)
+    monkeypatch.setattr(layers, "check", fails)
     found = Record()
-    duels = [Duel("random", Case("layer", 1, 8), {})]
+    races = [Race(Case("layer", 1, 8), (Entry("random", {}),))]
     if not left_out:
         with pytest.raises(type(error)):
-            suite.run(duels, found, 1, lambda *said: None, lambda record: None)
+            suite.run(races, found, 1, Listener(), lambda record: None)
         return
-    suite.run(duels, found, 1, lambda *said: None, lambda record: None)
+    suite.run(races, found, 1, Listener(), lambda record: None)
     assert found.skipped == ["random, 1x8, eval, full: it takes more memory than there is"]
 
 

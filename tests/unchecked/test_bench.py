@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from synthattn.bench import layers, models, suite
+from synthattn.bench import layers, models, race
 from synthattn.cli import bench as verb
 from synthattn.cli.app import main
 
@@ -22,7 +22,7 @@ def call(capsys, monkeypatch, *arguments: object) -> tuple[int, str, str]:
 def small(monkeypatch):
     monkeypatch.setattr(layers, "D_MODEL", 32)
     monkeypatch.setattr(layers, "HEADS", 4)
-    monkeypatch.setattr(suite, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(race, "LEAST_SECONDS", 0.0)
 
 
 SHORT = ("layer", "--shapes", "2x16", "--attention", "random,dense+vanilla", "--rounds", 1, "--no-memory")
@@ -48,26 +48,30 @@ def test_measures_keeps_and_reports(capsys, monkeypatch, tmp_path):
 
 def test_goes_on_where_it_was_stopped(capsys, monkeypatch, tmp_path):
     file = tmp_path / "r.json"
-    honest, calls = suite.measure, []
+    honest, calls = race.measure, []
 
-    def interrupted(duel, rounds, say):
-        calls.append(duel.contender)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return honest(duel, rounds, say)
+    def interrupted(heat, rounds, say):
+        calls.append([entry.contender for entry in heat.entries])
+        for number, found in enumerate(honest(heat, rounds, say)):
+            if len(calls) == 2 and number == 1:
+                raise KeyboardInterrupt
+            yield found
 
-    monkeypatch.setattr(suite, "measure", interrupted)
+    monkeypatch.setattr(race, "measure", interrupted)
     code, _, err = call(capsys, monkeypatch, *SHORT, "--json", file)
     assert code == 130
     assert f"stopped; {file} is kept, --resume goes on" in err
-    assert len(json.loads(file.read_text())["measurements"]) == 2
+    assert len(json.loads(file.read_text())["measurements"]) == 3
     code, _, err = call(capsys, monkeypatch, *SHORT, "--json", file)
     assert code == 2
     assert "is there already; go on with it by --resume" in err
     code, _, _ = call(capsys, monkeypatch, *SHORT, "--json", file, "--resume")
     assert code == 0
-    assert len(calls) == 3 + 10, "what was measured is not measured again"
-    assert len(json.loads(file.read_text())["measurements"]) == 12
+    both = ["random", "dense+vanilla"]
+    assert calls == [both, both, ["dense+vanilla"], *4 * [both]], "what was measured is not measured again"
+    found = json.loads(file.read_text())["measurements"]
+    assert len(found) == 12
+    assert all(set(m["ratios"]) == {"vanilla", "nn.MultiheadAttention", "straightforward"} for m in found)
 
 
 @pytest.mark.parametrize(
@@ -99,22 +103,23 @@ def test_mistakes_get_one_line(capsys, monkeypatch, tmp_path, arguments, message
 
 
 def test_everything_is_planned_unless_said():
-    duels = verb.plan(verb.Wanted())
-    assert {duel.case.kind for duel in duels} == {"layer", "model", "train", "decode"}
-    layer = {(d.case.batch, d.case.length, d.case.mode, d.case.mask) for d in duels if d.case.kind == "layer"}
-    assert len(layer) == 2 * 2 * 3
-    assert {d.case.beams for d in duels if d.case.kind == "decode"} == {1, 4}
-    trained = {d.contender: d.rivals for d in duels if d.case.kind == "train"}
+    races = verb.plan(verb.Wanted())
+    cases = [race.case for race in races]
+    assert len(set(cases)) == len(cases), "all contenders of a case are in one race"
+    assert {case.kind for case in cases} == {"layer", "model", "train", "decode"}
+    assert len([case for case in cases if case.kind == "layer"]) == 2 * 2 * 3
+    assert {case.beams for case in cases if case.kind == "decode"} == {1, 4}
+    (trained,) = ({e.contender: e.rivals for e in race.entries} for race in races if race.case.kind == "train")
     assert set(trained["random"]) == {"vanilla", "dynamicconv", "Hugging Face T5"}
     assert set(trained) == set(models.contenders(peers=False))
 
 
 def test_growth_is_measured_beside_vanilla_alone():
-    duels = verb.plan(verb.Wanted("layer", "random", lengths="128,256", batches="1,4"))
-    assert [(d.case.batch, d.case.length) for d in duels if d.case.mode == "eval"] == [
+    races = verb.plan(verb.Wanted("layer", "random", lengths="128,256", batches="1,4"))
+    assert [(r.case.batch, r.case.length) for r in races if r.case.mode == "eval"] == [
         (1, 128),
         (1, 256),
         (1, 512),
         (4, 512),
     ]
-    assert all(set(duel.rivals) == {"vanilla"} for duel in duels)
+    assert all(set(entry.rivals) == {"vanilla"} for race in races for entry in race.entries)

@@ -14,6 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 Shape = tuple[int, int, int, int]
 """``(count, rows, inner, columns)``: that many products of a ``(rows, inner)`` and an ``(inner, columns)`` matrix."""
+Operands = tuple[Tensor, Tensor, Tensor]
+"""Two factors, and where their product goes."""
 
 
 class Products(TorchDispatchMode):
@@ -33,9 +35,14 @@ class Products(TorchDispatchMode):
             self.shapes.update(read(*args))
         return func(*args, **(kwargs or {}))
 
-    def alone(self) -> Callable[[], None]:
-        """A function that does these products and nothing else."""
-        ready = [(_operands(shape), times) for shape, times in self.shapes.items()]
+    def alone(self, known: dict[Shape, Operands] | None = None) -> Callable[[], None]:
+        """A function that does these products and nothing else.
+
+        Operands that are ``known`` are used again, new ones are added to them: of long inputs they are large.
+        """
+        known = {} if known is None else known
+        known |= {shape: _operands(shape) for shape in self.shapes if shape not in known}
+        ready = [(known[shape], times) for shape, times in self.shapes.items()]
 
         def run() -> None:
             with torch.no_grad():
@@ -53,7 +60,7 @@ def products(run: Callable[[], object]) -> Products:
     return found
 
 
-def _operands(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+def _operands(shape: Shape) -> Operands:
     count, rows, inner, columns = shape
     if count == 1:
         return torch.randn(rows, inner), torch.randn(inner, columns), torch.empty(rows, columns)

@@ -1,51 +1,40 @@
-"""Runs a benchmark: every contender beside its rivals, in interleaved rounds, checked before it is timed."""
+"""Runs a benchmark: case after case, all contenders of one beside each other."""
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
-from synthattn.bench import memory
-from synthattn.bench.products import products
-from synthattn.bench.record import Case, Measurement, Record, UnsupportedError
-from synthattn.bench.timing import interleaved
-from synthattn.messages import out_of_memory
-
-LEAST_SECONDS = 0.3
-"""Short calls are repeated until the median rests on that much time."""
-MOST_ROUNDS = 51
-GEMM = "matrix products alone"
+from synthattn.bench import race as racing
+from synthattn.bench.race import Entry, Race
+from synthattn.bench.record import Case, Measurement, Record
 
 
-@dataclass(frozen=True)
-class Duel:
-    """A contender, the case, and whom it is timed beside: the name in the results, and the contender it stands for."""
+@runtime_checkable
+class Listener(Protocol):
+    """Is told how far the benchmark has come."""
 
-    contender: str
-    case: Case
-    rivals: dict[str, str]
-    with_products: bool = False
-    """Whether to time its matrix products alone as well."""
-    with_memory: bool = False
-    with_rival_memory: tuple[str, ...] = ()
+    def begins(self, race: Race) -> None: ...
+
+    def found(self, contender: str, found: Measurement | str) -> None:
+        """What was measured, or why nothing was."""
 
 
-def layer_duels(
+def layer_races(
     names: Sequence[str],
     shapes: Iterable[tuple[int, int]],
     masks: Iterable[str],
     modes: Iterable[str],
     rivals: Sequence[str] = ("nn.MultiheadAttention",),
     straightforward: bool = True,
-) -> list[Duel]:
+) -> list[Race]:
     """Every layer against our vanilla, against the rivals, and against the straightforward way to write the same."""
     from synthattn.bench import layers
 
-    duels = []
+    masks, modes, races = list(masks), list(modes), []
     for batch, length in shapes:
         for mode in modes:
             for mask in masks:
-                case = Case("layer", batch, length, mode, mask)
+                entries = []
                 for name in names:
                     beside = {rival: rival for rival in ("vanilla", *rivals) if rival != name}
                     own = straightforward and layers.has_straightforward(name)
@@ -53,106 +42,46 @@ def layer_duels(
                         beside[layers.STRAIGHTFORWARD] = f"{layers.STRAIGHTFORWARD} {name}"
                     full = mask == "full"
                     weighed = (layers.STRAIGHTFORWARD,) if own and full else ()
-                    duels.append(Duel(name, case, beside, full, full, weighed))
-    return duels
+                    entries.append(Entry(name, beside, full, full, weighed))
+                races.append(Race(Case("layer", batch, length, mode, mask), tuple(entries)))
+    return races
 
 
-def model_duels(kind: str, names: Sequence[str], shapes: Iterable[tuple[int, int]], masks: Iterable[str]) -> list[Duel]:
+def model_races(kind: str, names: Sequence[str], shapes: Iterable[tuple[int, int]], masks: Iterable[str]) -> list[Race]:
     """Whole encoders: against our vanilla, dynamic convolutions, and T5."""
-    mode = "train" if kind == "train" else "eval"
+    mode, masks = "train" if kind == "train" else "eval", list(masks)
     rivals = ("vanilla", "dynamicconv", "Hugging Face T5")
     return [
-        Duel(name, Case(kind, batch, length, mode, mask), {r: r for r in rivals if r != name}, mask == "full", True)
+        Race(
+            Case(kind, batch, length, mode, mask),
+            tuple(Entry(name, {r: r for r in rivals if r != name}, mask == "full", True) for name in names),
+        )
         for batch, length in shapes
         for mask in masks
-        for name in names
     ]
 
 
-def decode_duels(names: Sequence[str], shapes: Iterable[tuple[int, int]], beams: Iterable[int]) -> list[Duel]:
-    rivals = ("vanilla", "Hugging Face T5")
-    return [
-        Duel(name, Case("decode", batch, length, beams=width), {r: r for r in rivals if r != name})
-        for batch, length in shapes
-        for width in beams
-        for name in names
-    ]
+def decode_races(names: Sequence[str], shapes: Iterable[tuple[int, int]], beams: Iterable[int]) -> list[Race]:
+    rivals, beams = ("vanilla", "Hugging Face T5"), list(beams)
+    entries = tuple(Entry(name, {r: r for r in rivals if r != name}) for name in names)
+    return [Race(Case("decode", batch, length, beams=width), entries) for batch, length in shapes for width in beams]
 
 
-def measure(duel: Duel, rounds: int, say: Callable[[str], None] = print) -> Measurement:
-    """Check, time, and weigh one contender; ``say`` is told what could not be weighed."""
-    case, home = duel.case, memory.home(duel.case)
-    error = home.check(duel.contender, case)
-    prepared = {duel.contender: home.build(duel.contender, case)(case)}
-    for rival in duel.rivals.values():
-        prepared[rival] = home.build(rival, case)(case)
-    executed = None
-    if duel.with_products:
-        prepared[duel.contender]()  # what is computed once and kept does not count
-        executed = products(prepared[duel.contender])
-        if executed.shapes:
-            prepared[GEMM] = executed.alone()
-        else:  # torch's own fast path for whole layers shows nothing of what is in it
-            executed = None
-    times = interleaved(prepared, rounds)
-    if times.median(duel.contender) * rounds < LEAST_SECONDS:
-        more = min(MOST_ROUNDS, int(LEAST_SECONDS / times.median(duel.contender)) + 1)
-        times = interleaved(prepared, max(rounds, more))
-    del prepared
-    own, others, note = _weigh(duel) if duel.with_memory and memory.available() else (None, {}, None)
-    if note is not None:
-        say(note)
-    return Measurement(
-        duel.contender,
-        case,
-        times.median(duel.contender),
-        times.spread(duel.contender),
-        {shown: times.faster(duel.contender, rival) for shown, rival in duel.rivals.items()},
-        own,
-        others,
-        None if executed is None else executed.gigaflop,
-        None if executed is None else times.faster(duel.contender, GEMM),
-        error,
-        home.cache_bytes(duel.contender, case) if case.kind == "decode" else None,
-    )
-
-
-def _weigh(duel: Duel) -> tuple[float | None, dict[str, float], str | None]:
-    """Memory of the contender and of its rivals, and what went wrong: no reason to throw away the times."""
-    try:
-        own = memory.peak_megabytes(duel.contender, duel.case)
-        others = {shown: memory.peak_megabytes(duel.rivals[shown], duel.case) for shown in duel.with_rival_memory}
-    except ChildProcessError as error:
-        return None, {}, f"memory of {error}"
-    return own, others, None
-
-
-def run(
-    duels: Sequence[Duel],
-    record: Record,
-    rounds: int,
-    say: Callable[[int, Duel, Measurement | str], None],
-    keep: Callable[[Record], None],
-) -> None:
+def run(races: Sequence[Race], record: Record, rounds: int, listener: Listener, keep: Callable[[Record], None]) -> None:
     """Measure all, adding to the record; ``keep`` is called after each, so that nothing is lost when it is stopped.
 
-    What a contender cannot do (a mask that it does not know, more memory than there is) is noted and left out.
+    What a contender cannot do is noted and left out.
     """
     start = time.monotonic()
     before = record.seconds
-    for number, duel in enumerate(duels):
-        try:
-            found = measure(duel, rounds, record.leave_out)
-            record.measurements.append(found)
-        except (MemoryError, RuntimeError, UnsupportedError) as error:
-            if not isinstance(error, UnsupportedError) and not out_of_memory(error):
-                raise
-            found = str(error) if isinstance(error, UnsupportedError) else "it takes more memory than there is"
-            record.leave_out(f"{duel.contender}, {duel.case}: {found}")
-        record.seconds = before + time.monotonic() - start
-        keep(record)
-        say(number, duel, found)
-
-
-def without_memory(duels: Iterable[Duel]) -> list[Duel]:
-    return [dataclasses.replace(duel, with_memory=False, with_rival_memory=()) for duel in duels]
+    for race in races:
+        listener.begins(race)
+        for heat in race.heats():
+            for contender, found in racing.measure(heat, rounds, record.leave_out):
+                if isinstance(found, str):
+                    record.leave_out(f"{contender}, {race.case}: {found}")
+                else:
+                    record.measurements.append(found)
+                record.seconds = before + time.monotonic() - start
+                keep(record)
+                listener.found(contender, found)

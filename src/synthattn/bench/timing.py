@@ -36,13 +36,13 @@ class Times:
         return [theirs / ours for theirs, ours in pairs]
 
 
-def interleaved(runs: Mapping[str, Run], rounds: int) -> Times:
+def interleaved(runs: Mapping[str, Run], rounds: int, warm_up: bool = True) -> Times:
     """Run each once to warm up, then all of them in every round, in another order each time: nobody always comes after
     the one that empties the cache, and nobody after itself, with its own data still there."""
     if rounds < 1 or not runs:
         raise ValueError(f"timing needs at least one round and one contender, got {rounds} and {len(runs)}")
     with undisturbed():
-        for run in runs.values():
+        for run in runs.values() if warm_up else ():
             run()
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         order, chance = list(runs), random.Random(0)

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from synthattn.bench import bars, low_rank, markdown, memory, page, record, suite
+from synthattn.bench.race import Race
 from synthattn.bench.record import KINDS, Case, Measurement, Record
-from synthattn.bench.suite import Duel
 from synthattn.cli.settings import command
 from synthattn.cli.specs import split
 from synthattn.messages import suggestion
@@ -86,15 +86,15 @@ def _measured(
     elif resume:
         raise ValueError("--resume goes on with what --json wrote; there is no such file yet")
     done = {(m.contender, m.case) for m in found.measurements}
-    duels = [duel for duel in plan(wanted, trained) if (duel.contender, duel.case) not in done]
-    say = _Printer(len(duels), found.rounds, quiet)
+    races = [left for race in plan(wanted, trained) if (left := race.without(done)).entries]
+    say = _Printer(sum(len(race.entries) for race in races), quiet)
 
     def keep(so_far: Record) -> None:
         if json_file is not None:
             so_far.save(json_file)
 
     try:
-        suite.run(duels, found, wanted.rounds, say, keep)
+        suite.run(races, found, wanted.rounds, say, keep)
         if trained is not None:
             low_rank.run(trained, error, found, wanted.rounds, say.note, keep)
     except KeyboardInterrupt:
@@ -108,7 +108,7 @@ def _circumstances(found: Record) -> tuple[object, ...]:
     return found.machine, found.threads, found.versions, found.rounds
 
 
-def plan(wanted: Wanted, trained: Path | None = None) -> list[Duel]:
+def plan(wanted: Wanted, trained: Path | None = None) -> list[Race]:
     """Who is measured beside whom, in which cases."""
     if wanted.rounds < 1:
         raise ValueError(f"--rounds must be at least 1, got {wanted.rounds}")
@@ -122,11 +122,11 @@ def plan(wanted: Wanted, trained: Path | None = None) -> list[Duel]:
         raise ValueError("--masks is for layers and encoders; generation is causal")
     if wanted.kind is None and trained is not None:
         return []
-    duels = [duel for kind in ([wanted.kind] if wanted.kind else KINDS) for duel in _of(kind, wanted)]
-    return duels if wanted.memory else suite.without_memory(duels)
+    races = [race for kind in ([wanted.kind] if wanted.kind else KINDS) for race in _of(kind, wanted)]
+    return races if wanted.memory else [race.without_memory() for race in races]
 
 
-def _of(kind: str, wanted: Wanted) -> list[Duel]:
+def _of(kind: str, wanted: Wanted) -> list[Race]:
     shapes = _shapes(kind, wanted)
     masks = _chosen("--masks", wanted.masks, MASKS)
     home = memory.home(Case(kind, *shapes[0]))
@@ -138,13 +138,13 @@ def _of(kind: str, wanted: Wanted) -> list[Duel]:
         modes = _chosen("--modes", wanted.modes, MODES) or list(MODES)
         growing = wanted.lengths is not None or wanted.batches is not None
         if growing:  # how one thing grows, not who is fastest: beside vanilla alone
-            return suite.layer_duels(names, shapes, masks or ["full"], modes, (), straightforward=False)
-        return suite.layer_duels(names, shapes, masks or list(MASKS), modes)
+            return suite.layer_races(names, shapes, masks or ["full"], modes, (), straightforward=False)
+        return suite.layer_races(names, shapes, masks or list(MASKS), modes)
     if kind == "decode":
-        return suite.decode_duels(names, shapes, _numbers("--beams", wanted.beams))
+        return suite.decode_races(names, shapes, _numbers("--beams", wanted.beams))
     if masks is not None and "causal" in masks:
         raise ValueError("--masks causal is for layers; encoders see the whole text")
-    return suite.model_duels(kind, names, shapes, masks or ["full"])
+    return suite.model_races(kind, names, shapes, masks or ["full"])
 
 
 def _shapes(kind: str, wanted: Wanted) -> list[tuple[int, int]]:
@@ -186,25 +186,25 @@ def _chosen(option: str, text: str | None, known: Sequence[str]) -> list[str] | 
 class _Printer:
     """A heading for each case, a line for each contender."""
 
-    def __init__(self, total: int, rounds: int, quiet: bool) -> None:
-        self.total, self.rounds, self.quiet = total, rounds, quiet
-        self.case: Case | None = None
+    def __init__(self, total: int, quiet: bool) -> None:
+        self.total, self.quiet, self.number = total, quiet, 0
 
-    def __call__(self, number: int, duel: Duel, found: Measurement | str) -> None:
-        if self.quiet:
-            return
-        if duel.case != self.case:
-            self.case = duel.case
-            print(f"\n{duel.case.kind}, {duel.case}   ({number + 1} of {self.total}; medians, more than 1x is faster)")
+    def begins(self, race: Race) -> None:
+        case, first, last = race.case, self.number + 1, self.number + len(race.entries)
+        which = f"{first} to {last}" if last > first else f"{first}"
+        self.note(f"\n{case.kind}, {case}   ({which} of {self.total}; medians, more than 1x is faster)")
+
+    def found(self, contender: str, found: Measurement | str) -> None:
+        self.number += 1
         if isinstance(found, str):
-            print(f"  {duel.contender:26}{'':>10}  left out: {found}", flush=True)
+            self.note(f"  {contender:26}{'':>10}  left out: {found}")
             return
         cells = [f"{ratio:6.2f}x {name}" for name, ratio in found.ratios.items()]
         cells += [f"{found.megabytes:6.0f} MB"] if found.megabytes is not None else []
         cells += [f"{name} {number:.0f} MB" for name, number in found.rival_megabytes.items()]
         cells += [f"{found.gemm_share:4.0%} of GEMM"] if found.gemm_share is not None else []
         cells += [f"{found.cache_bytes:.0f} B/token"] if found.cache_bytes is not None else []
-        print(f"  {duel.contender:26}{found.seconds * 1e3:9.1f}ms  {'  '.join(cells)}", flush=True)
+        self.note(f"  {contender:26}{found.seconds * 1e3:9.1f}ms  {'  '.join(cells)}")
 
     def note(self, text: str) -> None:
         if not self.quiet:

@@ -1,0 +1,211 @@
+"""A race: who runs how often beside whom, and what becomes of those who cannot. Time is what the tests say it is."""
+
+import itertools
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+from synthattn.bench import layers, memory, models, race, room
+from synthattn.bench.race import Entry, Race
+from synthattn.bench.record import Case, Measurement, UnsupportedError
+
+CASE = Case("layer", 2, 8)
+NO_MEMORY = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+
+
+class Home:
+    """Contenders by the seconds that a call takes, on a clock that nothing else moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
+        self.seconds, self.calls, self.checked, self.now = seconds, Counter[str](), list[str](), 0.0
+        self.fails: dict[tuple[str, str], BaseException] = {}
+        self.size: dict[str, int] = {}
+        self.alive: set[str] = set()
+        monkeypatch.setattr(memory, "home", lambda case: self)
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(race, "LEAST_SECONDS", 0.0)
+        monkeypatch.setattr(race, "held_bytes", lambda name, case: self.size.get(name, 1))
+
+    def _may(self, step: str, name: str) -> None:
+        if (step, name) in self.fails:
+            raise self.fails[step, name]
+
+    def check(self, name: str, case: Case) -> float:
+        self._may("check", name)
+        self.checked.append(name)
+        return 0.5
+
+    def build(self, name: str, case: Case) -> Any:
+        self._may("build", name)
+        home = self
+
+        class Built:
+            def __call__(self) -> None:
+                home._may("call", name)
+                home.calls[name] += 1
+                if home.calls[name] > 1:
+                    home._may("round", name)
+                home.now += home.seconds[name]
+
+            def __del__(self) -> None:
+                home.alive.discard(name)
+
+        home.alive.add(name)
+        return lambda case: Built()
+
+
+def entries(*names: str, rivals: str = "") -> Race:
+    return Race(CASE, tuple(Entry(name, {r: r for r in rivals if r != name}) for name in names))
+
+
+def measured(found: Measurement | str) -> Measurement:
+    assert isinstance(found, Measurement), found
+    return found
+
+
+def test_everyone_is_checked_and_runs_once_in_a_round(monkeypatch):
+    home = Home(monkeypatch, a=1, b=2, c=4, v=8)
+    found = dict(race.measure(entries("a", "b", "v", rivals="vc"), 3))
+    assert home.checked == ["a", "b", "v"]
+    assert home.calls == dict.fromkeys("abvc", 1 + 3), "once to begin with, then in every round"
+    assert {name: measured(each).ratios for name, each in found.items()} == {
+        "a": {"v": 8, "c": 4},
+        "b": {"v": 4, "c": 2},
+        "v": {"c": 0.5},
+    }
+    assert [(measured(m).seconds, measured(m).error) for m in found.values()] == [(1, 0.5), (2, 0.5), (8, 0.5)]
+    assert not home.alive, "nothing is held after it was timed"
+
+
+def test_short_calls_are_repeated_with_those_they_are_compared_with_and_nobody_else(monkeypatch):
+    home = Home(monkeypatch, a=0.021, b=0.05, c=9, v=1, w=1)
+    monkeypatch.setattr(race, "LEAST_SECONDS", 0.3)
+    everyone = Race(
+        CASE, (Entry("a", {"v": "v"}), Entry("b", {"v": "v"}), Entry("c", {"w": "w"}), Entry("w", {"v": "v"}))
+    )
+    list(race.measure(everyone, 4))
+    assert home.calls == dict.fromkeys("cw", 1 + 4) | dict.fromkeys("abv", 1 + 4 + 15)
+    home.calls.clear()
+    home.seconds["a"] = 1e-9
+    list(race.measure(everyone, 4))
+    assert home.calls["a"] == 1 + 4 + race.MOST_ROUNDS
+
+
+@pytest.mark.parametrize("step", ["check", "build", "call"])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(UnsupportedError("no masks"), "no masks"), (RuntimeError(NO_MEMORY), "it takes more memory than there is")],
+)
+def test_who_cannot_is_left_out_and_takes_nobody_down(monkeypatch, step, error, reason):
+    home = Home(monkeypatch, a=1, b=2, v=4)
+    home.fails[step, "a"] = error
+    found = dict(race.measure(entries("a", "b", rivals="v"), 2))
+    assert list(found) == ["a", "b"]
+    assert found["a"] == reason
+    assert measured(found["b"]).ratios == {"v": 2}
+    assert home.calls == {"b": 3, "v": 3}
+
+
+def test_a_rival_that_cannot_leaves_out_the_ratio_to_it(monkeypatch):
+    home, said = Home(monkeypatch, a=1, b=2, v=4), list[str]()
+    home.fails["call", "v"] = UnsupportedError("no masks")
+    found = dict(race.measure(entries("a", rivals="vb"), 2, said.append))
+    assert measured(found["a"]).ratios == {"b": 2}
+    assert said == ["v, 2x8, eval, full: no masks"]
+
+
+def test_what_is_wrong_stops_everything(monkeypatch):
+    home = Home(monkeypatch, a=1, b=2)
+    home.fails["check", "b"] = ValueError("off the reference")
+    with pytest.raises(ValueError, match="off the reference"):
+        list(race.measure(entries("a", "b"), 2))
+
+
+def test_too_many_at_once_are_measured_one_by_one(monkeypatch):
+    home = Home(monkeypatch, a=1, b=2, c=3, v=6)
+    home.fails["round", "b"] = MemoryError()
+    found = dict(race.measure(entries("a", "b", "c", rivals="v"), 2))
+    assert found["b"] == "it takes more memory than there is"
+    assert measured(found["a"]).ratios == {"v": 6}
+    assert measured(found["c"]).ratios == {"v": 2}
+
+
+def test_an_error_of_another_kind_is_no_reason(monkeypatch):
+    home = Home(monkeypatch, a=1, b=2)
+    home.fails["round", "b"] = RuntimeError("shapes do not match")
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        list(race.measure(entries("a", "b"), 2))
+
+
+def test_products_of_the_same_shapes_are_timed_once(monkeypatch):
+    monkeypatch.setattr(layers, "D_MODEL", 32)
+    monkeypatch.setattr(layers, "HEADS", 4)
+    monkeypatch.setattr(race, "LEAST_SECONDS", 0.0)
+    seen: list[list[str]] = []
+    honest = race.interleaved
+    monkeypatch.setattr(race, "interleaved", lambda runs, *a, **k: seen.append(list(runs)) or honest(runs, *a, **k))
+    names = ("random", "fixed_random", "vanilla")
+    found = dict(race.measure(Race(Case("layer", 2, 16), tuple(Entry(n, {}, with_products=True) for n in names)), 2))
+    (together,) = seen
+    assert together == [*names, "matrix products alone, random", "matrix products alone, vanilla"]
+    shares = [measured(each).gemm_share for each in found.values()]
+    assert all(share is not None and share > 0 for share in shares)
+
+
+def test_what_is_done_is_not_done_again_but_runs_beside():
+    left = entries("a", "v", "b", rivals="v").without([("a", CASE), ("v", CASE), ("b", Case("layer", 2, 9))])
+    assert [entry.contender for entry in left.entries] == ["b"]
+    assert left.entries[0].rivals == {"v": "v"}
+
+
+def test_heats_stay_within_the_budget_with_their_rivals(monkeypatch):
+    home = Home(monkeypatch, a=1, b=1, c=1, d=1, v=1)
+    home.size = {"a": 2, "b": 3, "c": 90, "d": 4, "v": 5}
+    everyone = entries("a", "b", "v", "c", "d", rivals="v")
+
+    def names(budget: int) -> list[str]:
+        heats = everyone.heats(budget)
+        assert [entry for heat in heats for entry in heat.entries] == list(everyone.entries)
+        return ["".join(entry.contender for entry in heat.entries) for heat in heats]
+
+    assert names(104) == ["abvcd"]
+    assert names(103) == ["abvc", "d"]
+    assert names(10) == ["abv", "c", "d"], "a rival counts once; who is too large alone has a heat alone"
+    assert names(9) == ["a", "bv", "c", "d"]
+    assert Race(CASE, ()).heats() == []
+
+
+@pytest.mark.parametrize(("mode", "copies"), [("eval", 1), ("train", 2)])
+def test_room_for_a_layer(monkeypatch, mode, copies):
+    monkeypatch.setattr(layers, "D_MODEL", 32)
+    monkeypatch.setattr(layers, "HEADS", 4)
+    case = Case("layer", 3, 11, mode)
+    projections, table = 2 * (32 * 32 + 32), 4 * 11 * 11
+    tokens = 3 * 11 * 32 * (3 if mode == "train" else 1)
+    assert room.held_bytes("random", case) == 4 * (copies * (projections + table) + table + tokens)
+    assert room.held_bytes("fixed_random", case) == 4 * (copies * projections + 2 * table + tokens)
+    assert room.held_bytes("vanilla", case) == 4 * (copies * 2 * projections + tokens)
+    assert room.held_bytes("nn.MultiheadAttention", case) == room.held_bytes("vanilla", case)
+
+
+def test_room_for_a_training_step_counts_what_the_optimizer_keeps():
+    case = Case("train", 2, 16, "train")
+    with torch.device("meta"):
+        weights = sum(p.numel() for p in models.make("vanilla", 16).parameters())
+    assert room.held_bytes("vanilla", case) == 4 * (3 * weights + 3 * 2 * 16 * 512)
+
+
+def test_long_tables_are_not_held_at_once():
+    names = ["vanilla", "random", "fixed_random", "random+vanilla", "dense"]
+    everyone = Race(Case("layer", 1, 8192, "train"), tuple(Entry(name, {"vanilla": "vanilla"}) for name in names))
+    heats = everyone.heats()
+    for heat, other in itertools.pairwise(heats):
+        assert not {e.contender for e in heat.entries} & {e.contender for e in other.entries}
+    for heat in heats:
+        tables = sum("random" in entry.contender for entry in heat.entries)
+        assert tables <= 1
+    short = Race(Case("layer", 16, 512, "train"), everyone.entries)
+    assert short.heats() == [short]
