@@ -67,6 +67,7 @@ def test_scores_and_differences(results):
     assert base.by_seed == [pytest.approx(100 * one.mean()) for one in right]
     assert base.value == pytest.approx(np.mean(base.by_seed))
     assert base.difference is None
+    assert other.difference is not None
     # One seed against the same seed of the baseline.
     assert other.difference.value == pytest.approx(other.by_seed[0] - base.by_seed[0])
     assert other.difference.high < 0

@@ -205,8 +205,9 @@ TABLE_4_C4 = Table(
     ),
     "On C4, of the size of T5 base, about 524 thousand steps. Their mixtures are sums without weights, and their "
     "synthesizers have other heads (8 of 128) than vanilla (12 of 64).",
-    doubt="Rows differ in heads, inner width and parameters (292 against 223 million), and the configurations that were "
-    "released add a relative position bias to Synthesizers alone, which by itself improves vanilla from 1.865 to 1.840.",
+    doubt="Rows differ in heads, inner width and parameters (292 against 223 million), and the configurations that "
+    "were released add a relative position bias to Synthesizers alone, which by itself improves vanilla from 1.865 to "
+    "1.840.",
 )
 
 _T5 = (

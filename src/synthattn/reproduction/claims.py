@@ -213,7 +213,8 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "Table 2", "news", "Dense", "Transformer", 0.1,
         ),
         within(
-            "Without any dot product, Random loses less than a tenth of the Transformer's perplexity.", "Table 2", "news", "Random", "Transformer", 0.1
+            "Without any dot product, Random loses less than a tenth of the Transformer's perplexity.",
+            "Table 2", "news", "Random", "Transformer", 0.1,
         ),
         better(
             "Random weights must be learned: kept as they were drawn, they are worse.",
@@ -226,7 +227,8 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "Table 3", "summaries", "Transformer", "Syn (R)",
         ),
         better(
-            "In summarisation, the Transformer beats weights that each token makes for itself (Dense).", "Table 3", "summaries", "Transformer", "Syn (D)"
+            "In summarisation, the Transformer beats weights that each token makes for itself (Dense).",
+            "Table 3", "summaries", "Transformer", "Syn (D)",
         ),
         better(
             "Dense + Vanilla beats the Transformer in summarisation.",

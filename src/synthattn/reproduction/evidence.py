@@ -56,9 +56,7 @@ def collect(results: Path, table: str) -> outcome.Outcome:
     }
     made |= {f"on {entry.record.hardware['processor']}" for entry in found if "processor" in entry.record.hardware}
     notes = sorted({note for entry in found for note in entry.record.notes if not entry.candidate})
-    notes.append(
-        "P-values of the first metric of a part are adjusted for the number of its rows (Holm); others are not."
-    )
+    notes.append("P-values of the first metric of a part are adjusted for the number of its rows (Holm).")
     return outcome.Outcome(
         table, TITLES[table], [part for part, _ in parts], verdicts(table, parts), notes, sorted(made)
     )
