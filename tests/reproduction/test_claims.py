@@ -82,11 +82,9 @@ def test_the_papers_own_numbers_are_judged(higher):
     found = part(higher)
     for row, value in zip(found.rows, (27.67, 27.57), strict=True):
         row.published["score"] = Published(value, "somewhere")
-    holds, said = better("", "", "here", "B", "A").theirs(found)
-    assert holds == (not higher)
-    assert said == "B 27.57, A 27.67"
-    assert within("", "", "here", "B", "A", 0.01).theirs(found)[0]
-    assert within("", "", "here", "B", "A", 0.001).theirs(found)[0] == (not higher)
+    assert better("", "", "here", "B", "A").theirs(found) == (not higher, "B 27.57, A 27.67")
+    assert within("", "", "here", "B", "A", 0.01).theirs(found) == (True, "B 27.57, A 27.67")
+    assert within("", "", "here", "B", "A", 0.001).theirs(found) == (not higher, "B 27.57, A 27.67")
     assert better("", "", "here", "B", "C").theirs(found) is None
 
 

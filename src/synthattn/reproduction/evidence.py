@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from synthattn.comparison import statistics
 from synthattn.messages import suggestion
 from synthattn.metrics.averages import suite_average
@@ -19,6 +21,7 @@ from synthattn.reproduction.execute import chosen_rate
 from synthattn.reproduction.recipe import SCALES, Part, Recipe, Row
 from synthattn.reproduction.recipes import TABLES, recipe
 from synthattn.tasks import find_task
+from synthattn.training.evaluation import similarities
 
 TITLES = {
     "translation": "Table 2: machine translation",
@@ -83,7 +86,7 @@ def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path) -> 
         part.title,
         chosen.scale,
         part.baseline.name,
-        {name: Shown(known[name].definition, known[name].higher_is_better) for name in names},
+        {name: Shown(_definition(name, known[name], runs), known[name].higher_is_better) for name in names},
         rows,
         {}
         if table is None
@@ -201,10 +204,19 @@ def _metrics_of(entry: Entry) -> dict[str, Metric]:
     tasks = list(entry.record.evaluation["splits"])
     groups = {name: find_task(name.removesuffix("-mismatched").removesuffix("-matched")).metrics() for name in tasks}
     if len(groups) == 1:
-        return {metric.name: metric for metric in next(iter(groups.values()))}
+        ((name, metrics),) = groups.items()
+        # Vectors of words are in the rows already.
+        found = [*metrics, *similarities(find_task(name), {"": np.zeros(1, np.float32)}, "")]
+        return {metric.name: metric for metric in found}
     parts = {(task, metric.name): metric for task, metrics in groups.items() for metric in metrics}
     mean = suite_average(parts)
     return {mean.name: mean} | {f"{task} {name}": metric for (task, name), metric in parts.items()}
+
+
+def _definition(name: str, metric: Metric, runs: Mapping[str, Mapping[int, Entry]]) -> str:
+    """As the runs have it, which know with which vectors of words they were scored."""
+    scores = (entry.record.scores.get(name, {}) for by_seed in runs.values() for entry in by_seed.values())
+    return next((str(score["definition"]) for score in scores if "definition" in score), metric.definition)
 
 
 def _columns(part: Part) -> list[published.Column]:

@@ -10,12 +10,14 @@ from typing import Any
 
 from synthattn.comparison.measure import measure, typical
 from synthattn.comparison.pictures import pictures
+from synthattn.metrics.corpus_vectors import corpus_vectors, save_vectors
 from synthattn.models.describe import describe
 from synthattn.report.results import Histogram
 from synthattn.reproduction import entries
 from synthattn.reproduction.entries import Entry
 from synthattn.reproduction.recipe import Part, Recipe, Row
 from synthattn.reproduction.recipes import recipe
+from synthattn.tasks.encoding import examples
 from synthattn.training import record
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
 from synthattn.training.prepare import Prepared
@@ -138,6 +140,8 @@ class Execution:
         rate = job.rate if job.rate is not None else self.rate(part)
         if rate is not None:
             settings = settings.changed(training__learning_rate=rate)
+        if part.vectors:
+            settings = settings.changed(evaluation__vectors=str(self._vectors(part, settings)))
         if part.before is not None:
             return dataclasses.replace(settings, model=ModelSettings(start=str(self._start(part.before, row))))
         model = _model(settings.model, row)
@@ -166,6 +170,21 @@ class Execution:
         if part.name not in self._prepared:
             self._prepared[part.name] = prepare_data(settings)
         return self._prepared[part.name]
+
+    def _vectors(self, part: Part, settings: Settings) -> Path:
+        """Vectors of words, the same for all rows: those of each model would be another ruler."""
+        path = self.folders.work / f"{self.recipe.table}-{self.recipe.scale}" / part.name / "vectors.txt"
+        if self.main and not path.is_file():
+            found = self.prepared(part, settings).parts
+            texts = (
+                text
+                for one in found
+                for example in examples(one.task, one.source, "train")
+                for text in (example.source, example.target)
+            )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_vectors(corpus_vectors(texts), path)
+        return path
 
     def command(self, job: Job) -> str:
         words = ["synthattn", "reproduce", self.recipe.table, "--scale", self.recipe.scale]

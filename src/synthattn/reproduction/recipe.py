@@ -53,6 +53,7 @@ class Part:
         before: where every row starts from the model of the same row: the table and the part that trained it.
         speed: whether training is timed beside the baseline.
         looks: whether attention weights are looked at, before training and after.
+        vectors: whether answers are compared by vectors of words, which are made from the training texts.
         note: what a reader must know of how this differs from the paper's experiment.
     """
 
@@ -68,6 +69,7 @@ class Part:
     before: tuple[str, str] | None = None
     speed: bool = False
     looks: bool = False
+    vectors: bool = False
     note: str = ""
 
     @property

@@ -171,7 +171,7 @@ def generation(make: Maker) -> tuple[Part, ...]:
         make.training(1200, paper),
         make.evaluation(**GNMT, limit=2000),
     )
-    talk = ("bleu-1", "bleu-4", "rougeL", "meteor", "cider")
+    talk = ("bleu-1", "bleu-4", "rougeL", "meteor", "cider", "embedding-average")
     rates = RATES[make.scale]
     summarised, spoken = make.title("Gigaword headlines", "CNN/DailyMail"), "PersonaChat"
     return (
@@ -181,7 +181,7 @@ def generation(make: Maker) -> tuple[Part, ...]:
         ),
         Part(
             "dialogue", make.title(spoken, spoken), dialogue, rows, talk, published.TABLE_3_DIALOGUE,
-            rate_of="summaries",
+            rate_of="summaries", vectors=True,
         ),
     )  # fmt: skip
 
