@@ -68,7 +68,10 @@ def measured(found: Measurement | str) -> Measurement:
 
 def test_everyone_is_checked_and_runs_once_in_a_round(monkeypatch):
     home = Home(monkeypatch, a=1, b=2, c=4, v=8)
-    found = dict(race.measure(entries("a", "b", "v", rivals="vc"), 3))
+    found = {}
+    for name, each in race.measure(entries("a", "b", "v", rivals="vc"), 3):
+        found[name] = each
+        assert not home.alive, "nothing that was timed is held while others are weighed"
     assert home.checked == ["a", "b", "v"]
     assert home.calls == dict.fromkeys("abvc", 1 + 3), "once to begin with, then in every round"
     assert {name: measured(each).ratios for name, each in found.items()} == {
@@ -77,7 +80,6 @@ def test_everyone_is_checked_and_runs_once_in_a_round(monkeypatch):
         "v": {"c": 0.5},
     }
     assert [(measured(m).seconds, measured(m).error) for m in found.values()] == [(1, 0.5), (2, 0.5), (8, 0.5)]
-    assert not home.alive, "nothing is held after it was timed"
 
 
 def test_short_calls_are_repeated_with_those_they_are_compared_with_and_nobody_else(monkeypatch):
