@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from synthattn.layers.positions import LearnedPositions
 from synthattn.layers.synthetic_attention import SyntheticAttention
+from synthattn.layers.thin_product import project
 from synthattn.messages import suggestion
 from synthattn.models import build
 from synthattn.models.block import Block
@@ -374,7 +375,7 @@ class _LanguageModel(SynthesizerPreTrainedModel):
         self.lm_head = new_embeddings
 
     def _logits(self, vectors: Tensor) -> Any:
-        return self.lm_head(vectors * self.config.d_model**-0.5 if self.config.scale_logits else vectors)
+        return project(self.lm_head, vectors * self.config.d_model**-0.5 if self.config.scale_logits else vectors)
 
 
 class SynthesizerForConditionalGeneration(_LanguageModel, SynthesizerGenerationMixin):
