@@ -241,6 +241,11 @@ def test_a_data_set_that_is_missing_is_named(tmp_path):
         verb.run("c4", "cpu", tmp_path, None, None, tmp_path / "o", tmp_path / "w", False, False, False, True)
 
 
+def test_there_is_nothing_to_show(tmp_path):
+    with pytest.raises(ValueError, match="there are no records of lm1b in "):
+        reproduce(tmp_path, "lm1b", show=True)
+
+
 def test_estimates_train_nothing(tmp_path, capsys):
     code = verb.run("translation", "paper", None, None, None, tmp_path / "o", tmp_path / "w", False, False, True, False)
     assert code == 0

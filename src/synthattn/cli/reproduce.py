@@ -56,6 +56,8 @@ def run(
                 publish.publish(output, [name])
                 return code
     found = publish.publish(output, names)
+    if only_show and not found and "table1" not in names:
+        raise ValueError(f"there are no records of {table} in {output}; leave --show out to make some")
     if not quiet:
         if "table1" in names:
             show_table1(table1.synthesized(), console)

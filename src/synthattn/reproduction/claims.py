@@ -266,14 +266,14 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         ),
     ),
     "glue": (
-        better("On GLUE, Random loses to T5.", "Table 4 (2020)", "tuning", "Transformer", "Syn (R)"),
-        better("On GLUE, Dense loses to T5.", "Table 4 (2020)", "tuning", "Transformer", "Syn (D)"),
-        better("On GLUE, Random + Vanilla beats T5.", "Table 4 (2020)", "tuning", "Syn (R+V)", "Transformer"),
+        better("On GLUE, Random loses to T5.", "Table 4 (2020)", "tuning", "T5 (Base)", "Syn (R)"),
+        better("On GLUE, Dense loses to T5.", "Table 4 (2020)", "tuning", "T5 (Base)", "Syn (D)"),
+        better("On GLUE, Random + Vanilla beats T5.", "Table 4 (2020)", "tuning", "Syn (R+V)", "T5 (Base)"),
     ),
     "superglue": (
-        better("On SuperGLUE, Random loses to T5.", "Table 5 (2020)", "tuning", "Transformer", "Syn (R)"),
-        better("On SuperGLUE, Dense loses to T5.", "Table 5 (2020)", "tuning", "Transformer", "Syn (D)"),
-        better("On SuperGLUE, Random + Vanilla beats T5.", "Table 5 (2020)", "tuning", "Syn (R+V)", "Transformer"),
+        better("On SuperGLUE, Random loses to T5.", "Table 5 (2020)", "tuning", "T5 (Base)", "Syn (R)"),
+        better("On SuperGLUE, Dense loses to T5.", "Table 5 (2020)", "tuning", "T5 (Base)", "Syn (D)"),
+        better("On SuperGLUE, Random + Vanilla beats T5.", "Table 5 (2020)", "tuning", "Syn (R+V)", "T5 (Base)"),
     ),
     "encoding": tuple(
         claim

@@ -63,9 +63,7 @@ def config(chosen: Recipe, part: Part, row: Row) -> Any:
     if part.before is not None:
         other = recipe(part.before[0], chosen.scale)
         source = other.part(part.before[1])
-        same = source.row(row.name)
-        assert same is not None, "a row starts from the row of the same name"
-        return config(other, source, same)
+        return config(other, source, source.like(row))
     kind, settings = _kind(part), part.settings
     fields: dict[str, Any] = {"vocab_size": settings.data.vocab_size}
     if kind == "classification":

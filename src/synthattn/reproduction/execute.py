@@ -207,8 +207,7 @@ class Execution:
         table, name = before
         other = recipe(table, self.recipe.scale, self.folders.data)
         part = other.part(name)
-        source = part.row(row.name)
-        assert source is not None, f"{table} has the rows that start from it"
+        source = part.like(row)
         job, execution = Job(part, source, 0), Execution(other, self.folders, self.display)
         if not execution.done(job):
             raise ValueError(

@@ -15,8 +15,12 @@ COMPUTED = ("table1", "analysis")
 
 
 def publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
-    """Write the results, the table and the page of each table that has records, and the overview of all."""
+    """Write the results, the table and the page of each table that has records, and the overview of all.
+
+    Where all tables are asked for and one has records, the others are there too, with what is published.
+    """
     found = []
+    everything = set(TABLES) <= set(names) and (results / entries.RECORDS).is_dir()
     for name in names:
         if name == "table1":
             _write_table1(results)
@@ -24,14 +28,14 @@ def publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
             seen = analysis.collect(results)
             if seen.parts:
                 found.append(seen)
-        elif (results / entries.RECORDS / name).is_dir():
+        elif everything or (results / entries.RECORDS / name).is_dir():
             found.append(evidence.collect(results, name))
     for one in found:
         write(results, one)
     known = [name for name in (*TABLES, analysis.NAME) if (results / name / outcome.FILE).is_file()]
     if known:
-        everything = [outcome.load(results / name) for name in known]
-        write_text(results / OVERVIEW, markdown.overview(everything, (results / "table1").is_dir()))
+        written = [outcome.load(results / name) for name in known]
+        write_text(results / OVERVIEW, markdown.overview(written, (results / "table1").is_dir()))
     return found
 
 

@@ -76,6 +76,10 @@ class Part:
     def baseline(self) -> Row:
         return self.rows[0]
 
+    def like(self, row: Row) -> Row:
+        """The row with the same model, whatever it is called."""
+        return next(one for one in self.rows if (one.attention, one.fields) == (row.attention, row.fields))
+
     def row(self, name: str) -> Row | None:
         """By its name or its key."""
         return next((row for row in self.rows if name in (row.name, row.key)), None)
