@@ -67,7 +67,7 @@ class Block(GradientCheckpointingLayer):
     def forward(
         self,
         x: Float[Tensor, "batch q d_model"],
-        memory: Float[Tensor, "batch k d_model"] | None = None,
+        memory: Float[Tensor, "sources k d_model"] | None = None,
         position_bias: Float[Tensor, "heads q all"] | None = None,
         *,
         places: Places,
@@ -79,6 +79,7 @@ class Block(GradientCheckpointingLayer):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """The vectors after this layer, and the weights of both attentions where they are wanted.
 
+        There are as many sources as examples, or where beams share one, as ``memory_places`` says, fewer.
         ``memory`` and ``position_bias`` are positional because that is how checkpointing passes gradients.
         """
 
