@@ -133,8 +133,9 @@ def long(texts: Path, **changes: Any) -> Settings:
     return chosen.changed(model__fields=chosen.model.fields | {"dropout": 0.1})
 
 
-def test_a_run_goes_on_as_if_it_had_never_stopped(texts: Path, tmp_path: Path):
-    chosen = long(texts)
+@pytest.mark.parametrize("optimizer", ["adam", "adafactor"])
+def test_a_run_goes_on_as_if_it_had_never_stopped(texts: Path, tmp_path: Path, optimizer: str):
+    chosen = long(texts, training__optimizer=optimizer)
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     train(chosen, whole)
     with pytest.raises(Stopped, match=f"stopped at step 3; everything up to there is saved in {stopped}"):

@@ -180,6 +180,31 @@ def test_optimizers_lower_the_loss(ready, tmp_path, optimizer):
             assert min(parameter.dim() for parameter in group["params"]) >= 2, "matrices only"
 
 
+def test_rates_of_adafactor_are_relative_to_the_size_of_a_parameter(ready, tmp_path):
+    """As in T5. The first update of a vector is the sign of its gradient, so that its size is the rate itself."""
+    rate = 0.01
+    chosen, found = ready(
+        "classification",
+        training__optimizer="adafactor",
+        training__learning_rate=rate,
+        training__steps=1,
+        training__warmup=0,
+        training__schedule="constant",
+    )
+    one: Any = trainer(chosen, found, tmp_path, Fixed([list(range(9))]))
+    before = {name: value.detach().clone() for name, value in one.model.named_parameters()}
+    one.train()
+    seen = set()
+    for name, value in one.model.named_parameters():
+        size, change = float(before[name].square().mean().sqrt()), (value - before[name]).detach().abs()
+        step = rate * max(0.001, size)
+        assert float(change.square().mean().sqrt()) <= 1.001 * step, name
+        if value.dim() == 1 and change.all():
+            assert change.tolist() == pytest.approx([step] * len(value), rel=1e-3), name
+            seen.add(size)
+    assert seen >= {0.0, 1.0}, "biases and norms"
+
+
 def test_tokens_are_counted_without_padding(ready, tmp_path):
     chosen, found = ready("translation", training__steps=2)
     one = trainer(chosen, found, tmp_path, Fixed([[0, 1, 2], [3, 4]]))

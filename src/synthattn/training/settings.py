@@ -75,7 +75,8 @@ class TrainingSettings:
         learning_rate: the highest.
         schedule: ``inverse_sqrt`` (the paper's), ``linear``, ``cosine`` or ``constant``, all after the warm-up.
         warmup: steps in which the learning rate rises.
-        optimizer: ``adam`` or ``adafactor``.
+        optimizer: ``adam``, or ``adafactor`` in T5's form, whose learning rate is relative to the size of each
+            parameter: its root mean square, 0.001 at least.
         beta1: of Adam.
         beta2: of Adam.
         epsilon: of Adam.

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import Trainer
+from transformers import Adafactor, Trainer
 
 from synthattn.data.batching import TokenBatches
 from synthattn.tasks.inputs import IGNORED, Inputs, RunBatches
@@ -74,6 +74,14 @@ class SynthesizerTrainer(Trainer):
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory and self.args.device.type == "cuda",
         )
+
+    @staticmethod
+    def get_optimizer_cls_and_kwargs(args: Any, model: Any = None) -> tuple[Any, Any]:
+        kind, options = Trainer.get_optimizer_cls_and_kwargs(args, model)
+        if kind is Adafactor:
+            # The Trainer's own would take T5's rates, which are relative to the size of a parameter, for absolute ones.
+            options |= {"scale_parameter": True, "relative_step": False, "warmup_init": False}
+        return kind, options
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         mask = inputs["attention_mask"]
