@@ -135,11 +135,13 @@ class MultiRc(Task):
             yield from self._nested(record, passage)
             return
         # The hub has one record for each answer.
-        question_id = str(record.fields.get("idx", record.where))
+        idx = record.fields.get("idx", record.where)
+        if isinstance(idx, dict):  # numbers of the paragraph, the question and the answer
+            idx = {name: number for name, number in idx.items() if name != "answer"}
         question, answer, paragraph = (
             self._clean(self.text(record, name)) for name in ("question", "answer", "paragraph")
         )
-        yield self._example(record, question, answer, paragraph, self.field(record, "label"), question_id)
+        yield self._example(record, question, answer, paragraph, self.field(record, "label"), str(idx))
 
     def _nested(self, record: Record, passage: dict[str, Any]) -> Iterable[Example]:
         try:
