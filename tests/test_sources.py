@@ -663,6 +663,8 @@ def test_content_hash_is_fixed():
         ("cnn_dailymail", "abisee/cnn_dailymail", "3.0.0"),
         ("allenai/c4", "allenai/c4", "en"),
         ("c4/de", "allenai/c4", "de"),
+        ("bavard/personachat_truecased", "bavard/personachat_truecased", "full"),
+        ("bavard/personachat_truecased/sample", "bavard/personachat_truecased", "sample"),
         ("owner/name", "owner/name", None),
         ("owner/name/config", "owner/name", "config"),
         ("name", "name", None),

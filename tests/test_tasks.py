@@ -230,6 +230,48 @@ def test_multirc_groups_answers_by_question():
     ]
 
 
+def test_multirc_of_the_hub_groups_answers_by_question():
+    """Of two questions the second has a wrong answer: one of two is right, though three of four answers are."""
+    task = find_task("multirc")
+    asked = [
+        example
+        for question, answer in ((0, 0), (0, 1), (1, 0), (1, 1))
+        for example in task.examples(
+            record(
+                {
+                    "paragraph": "Ann met Bob.",
+                    "question": f"Q{question}?",
+                    "answer": f"A{answer}",
+                    "idx": {"paragraph": 5, "question": question, "answer": answer},
+                    "label": answer,
+                }
+            )
+        )
+    ]
+    said = [task.parse(text, example) for text, example in zip(("False", "True", "True", "True"), asked, strict=True)]
+    scores = {metric.name: metric(said, [example.reference for example in asked]).value for metric in task.metrics()}
+    assert scores["em"] == pytest.approx(50.0)
+    assert scores["f1a"] == pytest.approx(80.0)
+
+
+def test_dialogue_of_the_hub():
+    """PersonaChat there: all that was said, and the reply as the last of several that it could be."""
+    fields = {
+        "personality": ["I like  dogs.", "I run."],
+        "candidates": ["Paris.", "I run a lot."],
+        "history": ["Hi.", "Hello!", "You  ?"],
+        "conv_id": 0,
+        "utterance_idx": 1,
+    }
+    (example,) = find_task("dialogue").examples(record(fields))
+    assert example.source == "persona: I like dogs. persona: I run. said: You ?"
+    assert example.target == example.reference == "I run a lot."
+    (other,) = find_task("dialogue").examples(record(fields | {"reply": "No."}))
+    assert (other.target, other.source.count("said:")) == ("No.", 3), "as they are where there is a reply"
+    with pytest.raises(ValueError, match="here, line 3: no column 'reply' for dialogue, there are personality"):
+        list(find_task("dialogue").examples(record(fields | {"candidates": []})))
+
+
 def test_a_turn_reads_those_before_it():
     text = " __eou__ ".join("abcdef")
     sources = [e.source for e in find_task("dialogue-turns").examples(record({"text": text}))]

@@ -35,7 +35,7 @@ CANONICAL = {
 }
 """Names that need no owner. Before a slash they are a data set; any other word there is an owner."""
 
-CONFIGS = {"allenai/c4": "en", "abisee/cnn_dailymail": "3.0.0"}
+CONFIGS = {"allenai/c4": "en", "abisee/cnn_dailymail": "3.0.0", "bavard/personachat_truecased": "full"}
 """What is meant where a data set has several configurations and none was named."""
 
 STREAMED = frozenset(

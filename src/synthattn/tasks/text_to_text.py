@@ -82,6 +82,7 @@ class Dialogue(Task):
     compares_vectors = True
 
     def examples(self, record: Record) -> Iterable[Example]:
+        record = self._with_reply(record)
         said = self._lines(record, "history")
         known = self._lines(record, "persona") if self._has(record, "persona") else []
         reply = _line(self, record, "reply")
@@ -93,6 +94,17 @@ class Dialogue(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return BleuN(1), BleuN(4), Rouge("rougeL"), Meteor(), CiderD()
+
+    def _with_reply(self, record: Record) -> Record:
+        """The hub's PersonaChat has the reply as the last of some candidates, and all that was said before.
+
+        Other forms of it have the last turn, and so has Tensor2Tensor.
+        """
+        candidates = record.fields.get("candidates")
+        if self._has(record, "reply") or not candidates or not isinstance(candidates, list):
+            return record
+        last = self._lines(record, "history")[-1:]
+        return Record({**record.fields, "history": last, "reply": candidates[-1]}, record.where)
 
     def _has(self, record: Record, name: str) -> bool:
         return any(candidate in record.fields for candidate in (name, *self.columns[name]))
