@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.tasks.base import Kind
-from synthattn.training.model import build, configuration, load, matched_control, parameters
-from synthattn.training.settings import ModelSettings
+from synthattn.training.model import build, configuration, load, load_for, matched_control, parameters
+from synthattn.training.settings import DROPOUTS, ModelSettings
 
 FIELDS = {"vocab_size": 29, "max_position_embeddings": 11, "d_model": 12, "num_heads": 3, "d_ff": 7}
 
@@ -148,6 +149,27 @@ def test_a_saved_model_comes_back_as_what_it_was(tmp_path):
     for name, value in model.state_dict().items():
         assert found.state_dict()[name].equal(value)
     assert configuration(ModelSettings(start=str(tmp_path))).vocab_size == 31
+
+
+def test_dropout_of_a_saved_model_can_be_changed(tmp_path):
+    """In its configuration and in all of its parts; all else stays."""
+    fields = {"dropout": 0.25, "attention_dropout": 0.5, "activation_dropout": 0.125, "classifier_dropout": 0.375}
+    model = build(configuration(ModelSettings("tiny", "vanilla"), vocab_size=31, num_labels=3), "classification", 0)
+    model.save_pretrained(tmp_path)
+    config = configuration(ModelSettings(start=str(tmp_path), fields=fields))
+    found = load_for(tmp_path, "classification", "abc", config)
+    assert fields.keys() == set(DROPOUTS)
+    saved = load(tmp_path).config.to_dict()
+    assert {name: value for name, value in found.config.to_dict().items() if value != saved[name]} == fields
+    parts = {module.p for module in found.modules() if isinstance(module, torch.nn.Dropout)}
+    assert parts == {0.25, 0.125, 0.375}
+    assert {layer.dropout for layer in found.modules() if isinstance(layer, SyntheticAttention)} == {0.5}
+    for name, value in model.state_dict().items():
+        assert found.state_dict()[name].equal(value)
+    for wrong in (1.5, "some"):
+        with pytest.raises(ValueError, match="dropout") as caught:
+            configuration(ModelSettings(start=str(tmp_path), fields={"dropout": wrong}))
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -221,10 +221,10 @@ def test_a_run_ends_after_minutes(texts: Path, tmp_path: Path):
     assert 0.3 <= found.times["training_seconds"] < 30
 
 
-def started(chosen: Settings, start: Path) -> Settings:
+def started(chosen: Settings, start: Path, **fields: float) -> Settings:
     """Without what the saved model decides."""
     own = dataclasses.replace(chosen.data, tokenizer="unigram", vocab_size=8000)
-    return dataclasses.replace(chosen, data=own, model=ModelSettings(start=str(start)))
+    return dataclasses.replace(chosen, data=own, model=ModelSettings(start=str(start), fields=fields))
 
 
 def test_what_a_saved_model_decides_cannot_be_set(texts: Path):
@@ -232,6 +232,8 @@ def test_what_a_saved_model_decides_cannot_be_set(texts: Path):
         ValueError, match=r"my-model has its own sizes, attention and tokenizer; leave out model\.preset"
     ):
         settings(texts, "sentence-modeling", model__start="my-model")
+    with pytest.raises(ValueError, match=r"my-model has its own sizes, .*; leave out model\.d_ff$"):
+        Settings(model=ModelSettings(start="my-model", fields={"dropout": 0.1, "d_ff": 48}))
 
 
 def test_a_run_starts_from_a_saved_model(texts: Path, tmp_path: Path):
@@ -239,12 +241,15 @@ def test_a_run_starts_from_a_saved_model(texts: Path, tmp_path: Path):
     train(chosen, tmp_path / "first")
     start = tmp_path / "first" / "model"
     still = {"training__steps": 1, "training__learning_rate": 1e-12, "training__warmup": 0}
-    train(started(chosen, start).changed(**still), tmp_path / "second")
+    assert json.loads((start / "config.json").read_text())["dropout"] == 0.0
+    train(started(chosen, start, dropout=0.25).changed(**still), tmp_path / "second")
     first, second = weights(tmp_path / "first"), weights(tmp_path / "second")
     for name, value in first.items():
         torch.testing.assert_close(second[name], value, rtol=0, atol=1e-9)
     files = [(folder / "tokenizer.json").read_text() for folder in (start, tmp_path / "second" / "model")]
     assert json.loads(files[0]) == json.loads(files[1])
+    configs = [json.loads((tmp_path / run / "model" / "config.json").read_text()) for run in ("first", "second")]
+    assert configs[1] == configs[0] | {"dropout": 0.25}
     other = started(settings(data(tmp_path / "data", "classification"), "classification"), start)
     message = "holds a SynthesizerForCausalLM, classification needs a SynthesizerForSequenceClassification"
     with pytest.raises(ValueError, match=message):

@@ -31,11 +31,12 @@ MODEL_OF: dict[Kind, str] = {
 
 def configuration(settings: ModelSettings, **fields: Any) -> SynthesizerConfig:
     """The configuration that settings ask for; ``fields`` are those that the data decides."""
-    if settings.start is not None:
-        return saved_configuration(Path(settings.start))
-    if settings.preset not in PRESETS:
+    if settings.start is None and settings.preset not in PRESETS:
         raise ValueError(f"unknown preset {settings.preset!r}{suggestion(settings.preset, PRESETS)}")
     try:
+        if settings.start is not None:
+            # Made anew, so that fields are checked.
+            return SynthesizerConfig.from_dict(saved_configuration(Path(settings.start)).to_dict() | settings.fields)
         return PRESETS[settings.preset](settings.attention, **(settings.fields | fields))
     except StrictDataclassError as error:
         raise ValueError(f"model: {' '.join(str(error).split())}") from error
@@ -58,18 +59,18 @@ def build(config: SynthesizerConfig, kind: Kind, seed: int) -> SynthesizerPreTra
     return model
 
 
-def load(folder: Path) -> SynthesizerPreTrainedModel:
-    """A saved model of any kind."""
+def load(folder: Path, config: SynthesizerConfig | None = None) -> SynthesizerPreTrainedModel:
+    """A saved model of any kind; ``config`` is its own unless given."""
     from synthattn.models.describe import find
 
     _, kind = find(str(folder), None)
     logging.disable_progress_bar()
-    return MODELS[kind].from_pretrained(folder)
+    return MODELS[kind].from_pretrained(folder, config=config)
 
 
-def load_for(folder: Path, kind: Kind, labels: Sequence[str]) -> SynthesizerPreTrainedModel:
+def load_for(folder: Path, kind: Kind, labels: Sequence[str], config: SynthesizerConfig) -> SynthesizerPreTrainedModel:
     """A saved model to start from, which must be one for this kind of task, and for as many classes."""
-    model, wanted = load(folder), MODELS[MODEL_OF[kind]]
+    model, wanted = load(folder, config), MODELS[MODEL_OF[kind]]
     if type(model) is not wanted:
         raise ValueError(f"{folder} holds a {type(model).__name__}, {kind} needs a {wanted.__name__}")
     if labels and model.config.num_labels != len(labels):

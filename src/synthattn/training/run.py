@@ -156,7 +156,10 @@ def _train(
     config = configuration(settings.model, **decided_fields(prepared))
     seed = settings.training.seed
     # Sums of numbers in another order give other last digits: resumed runs must have the same.
-    model = build(config, prepared.kind, seed) if start is None else load_for(start, prepared.kind, prepared.labels)
+    if start is None:
+        model = build(config, prepared.kind, seed)
+    else:
+        model = load_for(start, prepared.kind, prepared.labels, config)
     found.data, found.notes = prepared.facts, prepared.notes
     found.model = {
         "class": type(model).__name__,

@@ -17,6 +17,9 @@ Optimizer = Literal["adam", "adafactor"]
 Precision = Literal["fp32", "bf16"]
 Keep = Literal["last", "best", "average"]
 
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout")
+"""Fields of a saved model's configuration that a run may change: its weights do not depend on them."""
+
 
 @dataclass(frozen=True)
 class DataSettings:
@@ -52,7 +55,8 @@ class ModelSettings:
     Args:
         preset: where the sizes come from, see ``synthattn describe``.
         attention: of all layers of both stacks, such as ``random+vanilla``.
-        start: a folder of a saved model to start from; its tokenizer is used, and its sizes.
+        start: a folder of a saved model to start from; its tokenizer is used, and its sizes; of its fields only those
+            of dropout can be changed.
         fields: any fields of the configuration to change, such as ``d_model: 128``.
     """
 
@@ -334,8 +338,9 @@ def _check(settings: Settings) -> None:
         raise ValueError("keep=best saves at every look at the validation loss; leave training.save_every out")
     if settings.model.start is not None:
         usual = Settings()
-        own = {name: getattr(settings.model, name) for name in ("preset", "attention", "fields")}
+        own = {name: getattr(settings.model, name) for name in ("preset", "attention")}
         changed = [f"model.{name}" for name, value in own.items() if value != getattr(usual.model, name)]
+        changed += [f"model.{name}" for name in settings.model.fields if name not in DROPOUTS]
         changed += [
             f"data.{name}" for name in ("tokenizer", "vocab_size") if getattr(data, name) != getattr(usual.data, name)
         ]
