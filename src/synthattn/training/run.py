@@ -342,6 +342,8 @@ def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: P
         use_cpu=on_cpu,
         use_cache=True,  # or the saved configuration would say that there is none
         ddp_find_unused_parameters=False,
+        # The first process scores alone, while the others wait for it at the start of the next run, if there is one.
+        ddp_timeout=6 * 60 * 60,
         remove_unused_columns=False,
         fsdp=training.shard or None,  # pyright: ignore[reportArgumentType] (its annotation is older than its meaning)
         fsdp_config={"transformer_layer_cls_to_wrap": ["Block"]} if training.shard else None,
