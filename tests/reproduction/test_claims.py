@@ -3,7 +3,7 @@
 import pytest
 
 from synthattn.report.results import Difference, Metric, Score
-from synthattn.reproduction.claims import CLAIMS, better, faster, verdicts, within
+from synthattn.reproduction.claims import CLAIMS, Gap, better, faster, verdicts, within
 from synthattn.reproduction.outcome import Part, Published, Row, Speed
 from synthattn.reproduction.recipe import SCALES
 from synthattn.reproduction.recipes import TABLES, recipe
@@ -17,8 +17,9 @@ def part(higher: bool = True, values: tuple[float, float] = (27.0, 28.0)) -> Par
     return Part("here", "Here", "cpu", "A", {"score": Metric("made up", higher)}, rows)
 
 
-def apart(low: float, high: float):
-    return lambda row, than, metric: Difference((low + high) / 2, low, high, 0.05)
+def apart(low: float, high: float, seeds: int = 1):
+    middle = (low + high) / 2
+    return lambda row, than, metric: Gap(27.0 + middle, 27.0, Difference(middle, low, high, 0.05), seeds, 500)
 
 
 @pytest.mark.parametrize(
@@ -88,26 +89,42 @@ def test_the_papers_own_numbers_are_judged(higher):
     assert better("", "", "here", "B", "C").theirs(found) is None
 
 
+def test_the_test_is_named():
+    claim = better("B beats A.", "Table 0", "here", "B", "A")
+    assert "paired bootstrap over 500 examples, one seed" in claim.ours(part(), apart(0.1, 0.9))[1]
+    assert "Student's t, 3 seeds" in claim.ours(part(), apart(0.1, 0.9, seeds=3))[1]
+
+
 def test_claims_are_about_rows_that_there_are():
-    """Of a part and a row that a recipe has: a claim that is never judged is no claim."""
-
-    class Asked(dict):
-        """Remembers for which rows it was asked."""
-
+    """A claim that is never judged is no claim: its part and its rows are those of a recipe."""
     for table, claims in CLAIMS.items():
-        assert table in TABLES
         known = {part.name: part for scale in SCALES for part in recipe(table, scale).parts}
         for claim in claims:
-            asked = set()
-
-            def remember(row: str, than: str, metric: str, asked: set[str] = asked) -> None:
-                asked.update((row, than))
-
             chosen = known[claim.part]
-            rows = [Row(row.name, row.key, row.attention) for row in chosen.rows]
+            rows = [Row(row.name, row.key, row.attention, speed=Speed(9.0, 9.0, 9.0)) for row in chosen.rows]
+            names = {row.name for row in rows}
             found = Part(claim.part, "", "cpu", chosen.baseline.name, {chosen.metrics[0]: Metric("", True)}, rows)
-            claim.ours(found, remember)
-            assert asked <= {row.name for row in rows}, claim.text
+            found.metrics |= {name: Metric("", True) for name in chosen.metrics}
+            asked: set[str] = set()
+
+            def remember(row: str, than: str, metric: str, asked: set[str] = asked) -> Gap:
+                asked.update((row, than))
+                return apart(8.0, 9.0)(row, than, metric)
+
+            judgement, _ = claim.ours(found, remember)
+            assert judgement != "not run", claim.text
+            assert asked <= names, claim.text
+
+
+def test_published_rows_are_those_of_the_recipes():
+    """A name that is spelled otherwise would lose its number."""
+    for table in TABLES:
+        for part in recipe(table, "paper").parts:
+            if part.published is not None and table != "encoding":
+                published = {row.name for row in part.published.rows}
+                ours = {row.name for row in part.rows}
+                assert len(published & ours) >= min(3, len(published)), table
+                assert published - ours <= {"Transformer (Vaswani et al., 2017)"}, table
 
 
 def test_every_part_is_judged_by_itself():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from synthattn.reproduction import entries, evidence
-from synthattn.reproduction.entries import Entry, place
+from synthattn.reproduction.entries import Entry, place, without_folders
 from synthattn.reproduction.execute import chosen_rate
 from synthattn.training import record
 
@@ -41,7 +41,7 @@ def keep(folder, row: str, seed: int, right: np.ndarray, rate: float = 1e-3, los
     found = new_record(rate, loss, 100 * float(right.mean()))
     entry = Entry("encoding", "cpu", "ag_news", row, seed, f"synthattn reproduce --rows {row}", found)
     entry.candidate = bool(name)
-    key = {"Transformer": "transformer", "Linformer": "linformer", "Syn (R)": "syn-r"}[row]
+    key = {"Transformer": "transformer", "Linformer": "linformer", "Syn (R)": "syn-r", "Syn (FR)": "syn-fr"}[row]
     path = place(folder, "encoding", "cpu", "ag_news", name or f"{key}-{seed}")
     entry.save(path, {"/home/me/data": "DATA"})
     path.with_suffix("").mkdir(parents=True, exist_ok=True)
@@ -54,13 +54,14 @@ def results(tmp_path):
     for seed in range(3):
         keep(tmp_path, "Transformer", seed, draw.random(400) < 0.8)
     keep(tmp_path, "Linformer", 0, draw.random(400) < 0.4)
+    keep(tmp_path, "Syn (FR)", 0, draw.random(400) < 0.7)
     keep(tmp_path, "Transformer", 0, draw.random(400) < 0.8, 1e-3, 2.0, "rates/0.001")
     keep(tmp_path, "Transformer", 0, draw.random(400) < 0.8, 3e-3, 1.5, "rates/0.003")
     return tmp_path
 
 
 def test_scores_and_differences(results):
-    (part,) = evidence.collect(results, "encoding").parts
+    part = evidence.collect(results, "encoding").parts[0]
     rows = {row.name: row for row in part.rows}
     base, other = rows["Transformer"].scores["accuracy"], rows["Linformer"].scores["accuracy"]
     right = [np.load(results / f"records/encoding/cpu/ag_news/transformer-{n}/rows.npz")["accuracy"] for n in range(3)]
@@ -78,7 +79,7 @@ def test_scores_and_differences(results):
 
 
 def test_every_number_leads_to_its_record(results):
-    (part,) = evidence.collect(results, "encoding").parts
+    part = evidence.collect(results, "encoding").parts[0]
     for row in part.rows:
         for run in row.runs:
             entry = entries.load(results / run.record)
@@ -87,7 +88,7 @@ def test_every_number_leads_to_its_record(results):
 
 
 def test_rates_are_those_that_were_tried(results):
-    (part,) = evidence.collect(results, "encoding").parts
+    part = evidence.collect(results, "encoding").parts[0]
     assert part.rates == {"0.001": 2.0, "0.003": 1.5}
     assert part.facts["learning rate"].startswith("0.003 (the best of ")
     assert part.facts["changes to the preset"] == "dropout=0.2"
@@ -99,6 +100,10 @@ def test_the_rate_with_the_lowest_loss_of_the_weights_that_are_kept():
     assert chosen_rate([first, second]) == 1e-3
     second.record.settings["training"]["keep"] = "best"
     assert chosen_rate([first, second]) == 3e-3
+    second.record.status = "failed"
+    assert chosen_rate([first, second]) == 1e-3
+    first.record.status = "failed"
+    assert chosen_rate([first, second]) is None
 
 
 def test_records_hold_no_paths_of_the_machine(results):
@@ -107,14 +112,41 @@ def test_records_hold_no_paths_of_the_machine(results):
         assert json.loads(path.read_text())["record"]["settings"]["data"]["source"] == "DATA/ag_news"
 
 
+def test_only_paths_are_hidden(tmp_path):
+    """A folder that is called as a word of the record must not change that word."""
+    hidden = {"data": "DATA", "work": "WORK", "../shared/data": "DATA", "/tmp/x/data": "DATA"}
+    value = {
+        "data": {"sources": {"data/news": "network/x"}, "source": "data/a + data/b"},
+        "note": "../shared/data/a: too long; /tmp/x/data/b, metadata/c, work",
+    }
+    assert without_folders(value, hidden) == {
+        "data": {"sources": {"DATA/news": "network/x"}, "source": "DATA/a + DATA/b"},
+        "note": "DATA/a: too long; DATA/b, metadata/c, work",
+    }
+
+
 def test_verdicts_compare_any_two_rows(results):
+    """Factorized Random is right far more often than Linformer, which is not the baseline."""
     found = evidence.collect(results, "encoding")
-    by_text = {one.claim: one for one in found.verdicts}
-    assert all(one.judgement == "not run" for one in found.verdicts if "Factorized" in one.claim)
-    assert len(by_text) == len(found.verdicts) == 2  # only of news: film reviews have not been run
+    judged = {(one.part, "dot product" in one.claim): one for one in found.verdicts}
+    assert len(judged) == len(found.verdicts) == 4
+    first = judged["ag_news", False]
+    assert (first.judgement, first.in_paper_holds) == ("holds", None)
+    for key in ("syn-fr", "linformer"):
+        share = np.load(results / f"records/encoding/cpu/ag_news/{key}-0/rows.npz")["accuracy"].mean()
+        assert f"{100 * share:.2f}" in first.because
+    assert {one.judgement for place, one in judged.items() if place != ("ag_news", False)} == {"not run"}
 
 
-def test_a_record_from_elsewhere_shows_up(results, tmp_path):
+def test_values_of_a_claim_are_of_the_seeds_that_both_have(results):
+    keep(results, "Syn (FR)", 1, np.zeros(400, bool))
+    found = evidence.collect(results, "encoding")
+    first = next(one for one in found.verdicts if one.part == "ag_news" and "dot product" not in one.claim)
+    assert "one seed" in first.because
+    assert first.judgement == "holds"
+
+
+def test_a_record_from_elsewhere_shows_up(results):
     before = evidence.collect(results, "encoding")
     source = place(results, "encoding", "cpu", "ag_news", "linformer-0")
     theirs = entries.load(source)
@@ -123,16 +155,42 @@ def test_a_record_from_elsewhere_shows_up(results, tmp_path):
     dropped.save(path, {})
     shutil.copytree(source.with_suffix(""), path.with_suffix(""))
     after = evidence.collect(results, "encoding")
-    assert [part.scale for part in before.parts] == ["cpu"]
-    assert [part.scale for part in after.parts] == ["cpu", "paper"]
-    row = next(row for row in after.parts[1].rows if row.name == "Syn (FR)")
+    assert [(part.scale, part.name) for part in before.parts] == [("cpu", "ag_news"), ("cpu", "imdb")]
+    assert [(part.scale, part.name) for part in after.parts[2:]] == [("paper", "ag_news"), ("paper", "imdb")]
+    row = next(row for row in after.parts[2].rows if row.name == "Syn (FR)")
     assert row.scores["accuracy"].value == before.parts[0].rows[1].scores["accuracy"].value
     assert row.runs[0].record == "records/encoding/paper/ag_news/from-a-friend.json"
 
 
+def test_records_that_do_not_count_are_named(results):
+    entry = entries.load(place(results, "encoding", "cpu", "ag_news", "linformer-0"))
+    entry.save(place(results, "encoding", "cpu", "ag_news", "zz-again"), {})
+    dataclasses.replace(entry, row="Performer").save(place(results, "encoding", "cpu", "ag_news", "performer-0"), {})
+    found = evidence.collect(results, "encoding")
+    assert any("zz-again.json is left out: there is another run" in note for note in found.notes)
+    assert any("performer-0.json is in no table: there is no row 'Performer'" in note for note in found.notes)
+
+
+def test_a_run_that_was_done_counts_more_than_one_that_failed(results):
+    entry = entries.load(place(results, "encoding", "cpu", "ag_news", "linformer-0"))
+    failed = dataclasses.replace(entry, record=dataclasses.replace(entry.record, status="failed", reason="no memory"))
+    failed.save(place(results, "encoding", "cpu", "ag_news", "a-failure"), {})
+    part = evidence.collect(results, "encoding").parts[0]
+    assert next(row for row in part.rows if row.name == "Linformer").status == "done"
+
+
+def test_other_examples_are_not_compared(results):
+    path = place(results, "encoding", "cpu", "ag_news", "linformer-0")
+    entry = entries.load(path)
+    entry.record.data["sources"] = {"DATA/ag_news": "another fingerprint"}
+    entry.save(path, {})
+    part = evidence.collect(results, "encoding").parts[0]
+    assert next(row for row in part.rows if row.name == "Linformer").scores["accuracy"].difference is None
+
+
 def test_a_record_without_rows_has_its_score_and_no_test(results):
     shutil.rmtree(place(results, "encoding", "cpu", "ag_news", "linformer-0").with_suffix(""))
-    (part,) = evidence.collect(results, "encoding").parts
+    part = evidence.collect(results, "encoding").parts[0]
     score = next(row for row in part.rows if row.name == "Linformer").scores["accuracy"]
     assert score.difference is None
     assert (score.low, score.value, score.high) == pytest.approx((score.value - 1, score.value, score.value + 1))

@@ -1,5 +1,6 @@
 """``reproduce`` at its smallest scale: every table from training to page, and again from its records alone."""
 
+import dataclasses
 import re
 import shutil
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from synthattn.cli import reproduce as verb
-from synthattn.reproduction import entries, evidence, outcome
+from synthattn.reproduction import entries, evidence, execute, outcome, recipes
 from synthattn.reproduction.cost import costs
 from synthattn.reproduction.execute import Execution, Folders, Job, jobs
 from synthattn.reproduction.outcome import Speed
@@ -193,8 +194,6 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
 def test_a_row_that_fails_does_not_take_the_others_down(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SYNTHATTN_TRACEBACK", raising=False)
-    from synthattn.reproduction import execute
-
     real = execute.train
 
     def failing(settings, *args, **kwargs):
@@ -214,6 +213,58 @@ def test_a_row_that_fails_does_not_take_the_others_down(tmp_path, monkeypatch):
     assert reproduce(tmp_path, "lm1b", rows="fixed_random,random", resume=True) == 0
     rows = {row.name: row for row in outcome.load(tmp_path / "out" / "lm1b").parts[0].rows}
     assert rows["Fixed Random"].status == "done"
+
+
+def test_a_learning_rate_that_fails_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SYNTHATTN_TRACEBACK", raising=False)
+    real = execute.train
+
+    def failing(settings, *args, **kwargs):
+        if settings.training.learning_rate < 2e-3:
+            return real(settings, *args, **kwargs)
+        with monkeypatch.context() as patch:
+            patch.setattr(run_module, "_fit", lambda *args: 1 / 0)
+            return real(settings, *args, **kwargs)
+
+    monkeypatch.setattr(execute, "train", failing)
+    assert reproduce(tmp_path, "lm1b", rows="random") == 0
+    part = outcome.load(tmp_path / "out" / "lm1b").parts[0]
+    assert list(part.rates) == ["0.001"]
+    assert [row.name for row in part.rows if row.status == "done"] == ["Transformer", "Random"]
+    # Nor is it tried again.
+    monkeypatch.setattr(execute, "train", None)
+    assert reproduce(tmp_path, "lm1b", rows="random") == 0
+
+
+def test_a_recipe_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch):
+    """Neither with finished runs nor with one that was stopped."""
+    real = recipes.Maker.training
+    monkeypatch.setattr(
+        recipes.Maker, "training", lambda *args, **fields: dataclasses.replace(real(*args, **fields), steps=5)
+    )
+    with pytest.raises(
+        ValueError, match=r"0\.001\.json was made with training\.steps=4, now it is 5"
+    ):
+        reproduce(place, "lm1b", rows="random", resume=True)
+
+
+def test_data_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch):
+    chosen = recipe("lm1b", "tiny")
+    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    part = chosen.parts[0]
+    prepared = execution.prepared(part, part.settings)
+    execution._check_data(part, prepared)
+    monkeypatch.setitem(prepared.facts["sources"], next(iter(prepared.facts["sources"])), "another fingerprint")
+    with pytest.raises(ValueError, match=r"has changed since .* was made"):
+        execution._check_data(part, prepared)
+
+
+def test_only_the_first_process_writes(place, tmp_path, monkeypatch):
+    shutil.copytree(place / "out" / "records", tmp_path / "out" / "records")
+    monkeypatch.setattr(verb, "MAIN", False)
+    assert reproduce(tmp_path, "all", show=True) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["records"]
 
 
 @pytest.mark.parametrize(
@@ -239,6 +290,12 @@ def test_bad_input(change, message, tmp_path):
 def test_a_data_set_that_is_missing_is_named(tmp_path):
     with pytest.raises(ValueError, match="c4 needs the data set wikitext2, there is no folder"):
         verb.run("c4", "cpu", tmp_path, None, None, tmp_path / "o", tmp_path / "w", False, False, False, True)
+
+
+def test_rows_that_only_some_tables_have(place):
+    assert reproduce(place, "all", rows="linformer", resume=True) == 0
+    with pytest.raises(ValueError, match="no table has a row performer"):
+        reproduce(place, "all", rows="performer")
 
 
 def test_there_is_nothing_to_show(tmp_path):

@@ -1,5 +1,6 @@
 """``synthattn reproduce``."""
 
+import os
 import shlex
 import signal
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from synthattn.reproduction.terminal import show, show_table1
 from synthattn.training.run import Stopped
 
 ALL = "all"
+MAIN = int(os.environ.get("RANK", "0")) == 0
+"""Whether this process writes: of several that torchrun has started, the first."""
 
 
 def run(
@@ -49,13 +52,22 @@ def run(
         return 0
     if not only_show:
         _check_data(scale, data, trained)
+        wanted = {name: _rows(recipe(name, _scale(scale), data), rows, table == ALL) for name in trained}
+        if rows and not any(wanted.values()):
+            raise ValueError(f"no table has a row {rows}")
         folders = Folders(output, work, data)
         for name in trained:
-            code = _run(recipe(name, _scale(scale), data), folders, rows, seeds, resume, quiet)
+            if rows and not wanted[name]:
+                continue
+            code = _run(recipe(name, _scale(scale), data), folders, wanted[name], seeds, resume, quiet)
             if code:
-                publish.publish(output, [name])
+                if MAIN:
+                    publish.publish(output, [name])
                 return code
-    found = publish.publish(output, names)
+    if not MAIN:
+        return 0
+    # Figures of attention weights are of the runs of all tables.
+    found = publish.publish(output, [*names, "analysis"] if trained else names)
     if only_show and not found and "table1" not in names:
         raise ValueError(f"there are no records of {table} in {output}; leave --show out to make some")
     if not quiet:
@@ -88,11 +100,10 @@ def _check_data(scale: str, data: Path | None, tables: Sequence[str]) -> None:
                     raise ValueError(f"{table} needs the data set {place.name}, there is no folder {place}")
 
 
-def _run(chosen: Recipe, folders: Folders, rows: str | None, seeds: int | None, resume: bool, quiet: bool) -> int:
-    wanted = _rows(chosen, rows)
-    shown, close = displays(quiet)
+def _run(chosen: Recipe, folders: Folders, rows: list[str], seeds: int | None, resume: bool, quiet: bool) -> int:
+    shown, close = displays(quiet or not MAIN)
     execution = Execution(chosen, folders, shown)
-    every = list(jobs(chosen, wanted, seeds))
+    every = list(jobs(chosen, rows, seeds))
     missing = [job for job in every if not execution.done(job)]
     begun = [job for job in missing if execution.run_folder(job).exists()]
     if missing and not resume and (begun or len(missing) < len(every)):
@@ -104,7 +115,7 @@ def _run(chosen: Recipe, folders: Folders, rows: str | None, seeds: int | None, 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for number, job in enumerate(missing, 1):
-            if not quiet:
+            if MAIN and not quiet:
                 _announce(chosen, job, number, len(missing))
             execution.run(job)
     except (Stopped, KeyboardInterrupt):
@@ -124,16 +135,18 @@ def _announce(chosen: Recipe, job: Job, number: int, total: int) -> None:
     Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _rows(chosen: Recipe, text: str | None) -> list[str]:
-    """Keys of rows, from keys, names or attention."""
+def _rows(chosen: Recipe, text: str | None, some: bool) -> list[str]:
+    """Keys of rows, from keys, names or attention; ``some``: what a table does not have, another has."""
     if text is None:
         return []
     known = {row.key: row for part in chosen.parts for row in part.rows}
+    # Some names have a comma in them.
+    whole = [key for key, row in known.items() if text in (key, row.name)]
     found = []
-    for name in split(text):
+    for name in [] if whole else split(text):
         keys = [key for key, row in known.items() if name in (key, row.name)]
         keys = keys or [key for key, row in known.items() if name == row.attention]
-        if not keys:
+        if not keys and not some:
             raise ValueError(f"{chosen.table} has no row {name!r}{suggestion(name, known)}")
         found += keys
-    return found
+    return whole or found

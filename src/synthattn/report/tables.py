@@ -143,16 +143,23 @@ def certainty(scores: list[Score], baseline: str) -> list[str]:
     """The same of any scores."""
     if not scores:
         return []
-    most = max(len(score.by_seed) for score in scores)
-    if most > 1:
+    counts = {len(score.by_seed) for score in scores}
+    most = max(counts)
+    if len(counts) > 1:
+        lines = [
+            f"Scores are means over {min(counts)} to {most} seeds. In brackets: intervals of 95 %, with one seed by "
+            "bootstrap over the examples, with several of examples and of seeds."
+        ]
+    elif most > 1:
         lines = [f"Scores are means over {most} seeds. In brackets: intervals of 95 %, of examples and of seeds."]
     else:
         lines = [
             "In brackets: intervals of 95 %, by bootstrap over the examples. One seed: another may differ by more."
         ]
     if any(score.difference for score in scores):
+        same = "examples and seeds" if len(counts) > 1 else "examples"
         lines.append(
-            f"Differences are from {baseline} on the same examples; better and worse stand where p < {SIGNIFICANT}."
+            f"Differences are from {baseline} on the same {same}; better and worse stand where p < {SIGNIFICANT}."
         )
     return lines
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from synthattn.report.results import Histogram
 from synthattn.reproduction import outcome
 from synthattn.reproduction.entries import Entry, load_all
-from synthattn.reproduction.recipe import SCALES, Part, Recipe
+from synthattn.reproduction.recipe import SCALES, Part, Recipe, Row
 from synthattn.reproduction.recipes import TABLES, recipe
 
 NAME, TITLE = "analysis", "Attention weights before and after training"
@@ -19,9 +19,10 @@ def collect(results: Path) -> outcome.Outcome:
     """Histograms of all parts whose runs were looked at, and what the paper says of them."""
     parts, verdicts = [], []
     for table in TABLES:
+        known = load_all(results, table)
         for chosen in (recipe(table, scale, Path("DATA")) for scale in SCALES):
             for part in chosen.parts:
-                found = _part(chosen, part, results)
+                found = _part(chosen, part, known, results)
                 if found is not None:
                     parts.append(found)
                     verdicts += _verdicts(found)
@@ -35,26 +36,23 @@ def collect(results: Path) -> outcome.Outcome:
     return outcome.Outcome(NAME, TITLE, parts, verdicts, notes)
 
 
-def _part(chosen: Recipe, part: Part, results: Path) -> outcome.Part | None:
+def _part(chosen: Recipe, part: Part, known: Sequence[Entry], results: Path) -> outcome.Part | None:
     if not part.looks:
         return None
     found = {
         entry.row: entry
-        for entry in load_all(results, chosen.table)
+        for entry in known
         if (entry.scale, entry.part, entry.seed) == (chosen.scale, part.name, 0) and entry.after and not entry.candidate
     }
     if not found:
         return None
-    rows = [_row(part, name, entry, results) for name, entry in found.items()]
-    order = [row.name for row in part.rows]
-    rows.sort(key=lambda row: order.index(row.name))
+    # A record of a row that there is not is named in its own table.
+    rows = [_row(row, found[row.name], results) for row in part.rows if row.name in found]
     name = f"{chosen.table} {part.name}"
     return outcome.Part(name, f"{chosen.table}: {part.title}", chosen.scale, part.baseline.name, {}, rows)
 
 
-def _row(part: Part, name: str, entry: Entry, results: Path) -> outcome.Row:
-    row = part.row(name)
-    assert row is not None
+def _row(row: Row, entry: Entry, results: Path) -> outcome.Row:
     assert entry.path is not None
     run = outcome.Run(0, entry.path.relative_to(results).as_posix(), entry.command, 0.0)
     look = outcome.Look(entry.before, entry.after)
@@ -62,12 +60,12 @@ def _row(part: Part, name: str, entry: Entry, results: Path) -> outcome.Row:
 
 
 def spread(histograms: Sequence[Histogram]) -> float:
-    """The standard deviation of the powers of ten of the weights, the mean over layers."""
+    """The standard deviation of the weights, the mean over layers; a weight counts as the middle of its bin."""
     deviations = []
     for one in histograms:
-        middles = _middles(one)
-        mean = sum(x * share for x, share in middles)
-        deviations.append(math.sqrt(sum((x - mean) ** 2 * share for x, share in middles)))
+        weights = [(10**power, share) for power, share in _middles(one)]
+        mean = sum(weight * share for weight, share in weights)
+        deviations.append(math.sqrt(sum((weight - mean) ** 2 * share for weight, share in weights)))
     return sum(deviations) / len(deviations)
 
 
@@ -89,27 +87,29 @@ def _judged(difference: float, nothing: float) -> outcome.Judgement:
     return "holds" if difference > 0 else "does not hold"
 
 
+ROWS = {"Random": ("Random", "Syn (R)"), "Dense": ("Dense", "Syn (D)")}
+"""By what a claim calls it, the names of its row in the tables."""
+
+
 def _verdicts(part: outcome.Part) -> Iterator[outcome.Verdict]:
     """The paper describes its figures: Synthesizers' weights vary more, and the Transformer's are sparser."""
-    looks = {row.attention: row.look for row in part.rows if row.look is not None and not row.differs}
-    if "vanilla" not in looks:
-        return
-    base = looks["vanilla"].after
-    for attention, name in (("random", "Random"), ("dense", "Dense")):
-        if attention not in looks:
+    looks = {row.name: row.look for row in part.rows if row.look is not None}
+    base = looks.get(part.baseline)
+    for name, rows in ROWS.items():
+        look = next((looks[row] for row in rows if row in looks), None)
+        if base is None or look is None:
             continue
-        after = looks[attention].after
-        both = spread(after), spread(base)
+        both = spread(look.after), spread(base.after)
         yield outcome.Verdict(
             f"After training, the weights of {name} vary more than the Transformer's ({part.title}).",
             "analysis (2021)",
             part.name,
             part.scale,
-            _judged(both[0] - both[1], 0.05),
-            f"standard deviation of the powers of ten: {name} {both[0]:.2f}, Transformer {both[1]:.2f}; "
+            _judged(both[0] / both[1] - 1, 0.05),
+            f"standard deviation of the weights: {name} {both[0]:.3f}, Transformer {both[1]:.3f}; "
             "means over layers of one run, no test",
         )
-        few = next_to_nothing(after), next_to_nothing(base)
+        few = next_to_nothing(look.after), next_to_nothing(base.after)
         yield outcome.Verdict(
             f"The Transformer has more weights that are next to nothing than {name} ({part.title}).",
             "analysis (2021)",

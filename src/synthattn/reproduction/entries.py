@@ -1,10 +1,14 @@
 """The record of a run as a table needs it: small files that can be kept, sent, and dropped in by anybody."""
 
 import dataclasses
+import functools
 import json
+import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from synthattn.metrics.base import Rows
 from synthattn.report.results import Histogram
@@ -61,29 +65,40 @@ class Entry:
             return None
         return min(losses) if self.record.settings["training"].get("keep") == "best" else losses[-1]
 
-    def save(self, path: Path, hidden: dict[str, str]) -> None:
+    def save(self, path: Path, hidden: Mapping[str, str]) -> None:
         """Write it.
 
         Args:
             path: of the file.
             hidden: folders of this machine, and what stands for them in the file.
         """
-        content = {name: value for name, value in dataclasses.asdict(self).items() if name != "path"}
-        text = json.dumps(content, indent=1, ensure_ascii=False)
-        for folder, name in sorted(hidden.items(), key=lambda pair: -len(pair[0])):
-            text = text.replace(json.dumps(folder, ensure_ascii=False)[1:-1], name)
+        content = without_folders(dataclasses.asdict(self), hidden)
+        del content["path"]
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text + "\n")
+        write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
+    @functools.cached_property
     def rows(self) -> dict[str, Rows]:
         """What its scores were computed from, by metric; nothing where that was not kept."""
         return {} if self.path is None else load_rows(self.path.with_suffix(""))
 
 
+def without_folders(value: Any, hidden: Mapping[str, str]) -> Any:
+    """The same with names in place of folders, where a text has a path into one of them."""
+    if isinstance(value, dict):
+        return {without_folders(name, hidden): without_folders(one, hidden) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(one, hidden) for one in value]
+    if isinstance(value, str):
+        for folder in sorted(hidden, key=len, reverse=True):
+            value = re.sub(rf"(?<![\w./~-]){re.escape(folder)}(?=/)", hidden[folder], value)
+    return value
+
+
 def load(path: Path) -> Entry:
     """Read a file that ``Entry.save`` wrote."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         histograms = {name: [Histogram(**one) for one in found[name]] for name in ("before", "after")}
         speed = None if found["speed"] is None else tuple(found["speed"])
         return Entry(

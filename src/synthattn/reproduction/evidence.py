@@ -1,7 +1,7 @@
 """From the records of runs to the numbers of a table, how certain they are, and what is published beside them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,12 @@ import numpy as np
 from synthattn.comparison import statistics
 from synthattn.messages import suggestion
 from synthattn.metrics.averages import suite_average
-from synthattn.metrics.base import Metric, Rows
+from synthattn.metrics.base import Metric
 from synthattn.report import published
-from synthattn.report.results import Difference, Score
 from synthattn.report.results import Metric as Shown
+from synthattn.report.results import Score
 from synthattn.reproduction import outcome
-from synthattn.reproduction.claims import Apart, verdicts
+from synthattn.reproduction.claims import Apart, Gap, verdicts
 from synthattn.reproduction.entries import Entry, load_all
 from synthattn.reproduction.execute import chosen_rate
 from synthattn.reproduction.recipe import SCALES, Part, Recipe, Row
@@ -45,10 +45,11 @@ def collect(results: Path, table: str) -> outcome.Outcome:
     found = load_all(results, table)
     parts = []
     for chosen in (recipe(table, scale, Path("DATA")) for scale in SCALES):
-        for part in chosen.parts:
-            runs = [entry for entry in found if (entry.scale, entry.part) == (chosen.scale, part.name)]
-            # What nobody has run yet is still a table: of what is published, and of claims to be judged.
-            if runs or (not found and chosen.scale == "cpu"):
+        own = [entry for entry in found if entry.scale == chosen.scale]
+        # What nobody has run yet is still a table: of what is published, and of claims to be judged.
+        if own or (not found and chosen.scale == "cpu"):
+            for part in chosen.parts:
+                runs = [entry for entry in own if entry.part == part.name]
                 parts.append((_part(chosen, part, runs, results), _differences(runs)))
     # Tiny runs show that a command works, and nothing else: beside real ones they would only be in the way.
     parts = [one for one in parts if one[0].scale != "tiny"] or parts
@@ -60,6 +61,7 @@ def collect(results: Path, table: str) -> outcome.Outcome:
     }
     made |= {f"on {entry.record.hardware['processor']}" for entry in found if "processor" in entry.record.hardware}
     notes = sorted({note for entry in found for note in entry.record.notes if not entry.candidate})
+    notes += _left_out(found)
     notes.append("P-values of the first metric of a part are adjusted for the number of its rows (Holm).")
     return outcome.Outcome(
         table, TITLES[table], [part for part, _ in parts], verdicts(table, parts), notes, sorted(made)
@@ -67,7 +69,7 @@ def collect(results: Path, table: str) -> outcome.Outcome:
 
 
 def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path) -> outcome.Part:
-    tried = [entry for entry in found if entry.candidate]
+    tried = [entry for entry in found if entry.candidate and entry.record.status == "done"]
     runs = _by_row(found)
     known = _metrics(runs) or _metrics_of(_task_names(part))
     # A suite of which some tasks are missing has another mean, which comes first.
@@ -91,7 +93,7 @@ def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path) -> 
         rows,
         {}
         if table is None
-        else {column.ours: _called(table, column) for column in _columns(part) if column.ours in names},
+        else {ours: _called(table, column) for column in _columns(part) if (ours := _ours(column, names)) is not None},
         "" if table is None else table.note,
         "" if table is None else table.doubt,
         _facts(part, tried or [entry for by_seed in runs.values() for entry in by_seed.values()]),
@@ -102,11 +104,31 @@ def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path) -> 
 
 
 def _by_row(found: Sequence[Entry]) -> dict[str, dict[int, Entry]]:
+    """The runs that count: of several for the same row and seed, the first that was done."""
     runs: dict[str, dict[int, Entry]] = {}
     for entry in found:
         if not entry.candidate:
-            runs.setdefault(entry.row, {})[entry.seed] = entry
+            known = runs.setdefault(entry.row, {})
+            if entry.seed not in known or known[entry.seed].record.status != "done":
+                known[entry.seed] = entry
     return runs
+
+
+def _left_out(found: Sequence[Entry]) -> Iterator[str]:
+    """Records that are in no table."""
+    chosen = {scale: recipe(found[0].table, scale) for scale in SCALES} if found else {}
+    places = {(scale, part.name, row.name) for scale in chosen for part in chosen[scale].parts for row in part.rows}
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in found:
+        if (entry.scale, entry.part, entry.row) not in places:
+            name = f"{entry.row!r} of {entry.part}, scale {entry.scale}"
+            yield f"{entry.path and entry.path.name} is in no table: there is no row {name}"
+        groups.setdefault((entry.scale, entry.part), []).append(entry)
+    for runs in groups.values():
+        counted = [entry for by_seed in _by_row(runs).values() for entry in by_seed.values()]
+        for entry in runs:
+            if not entry.candidate and all(entry is not one for one in counted):
+                yield f"{entry.path and entry.path.name} is left out: there is another run of the same row and seed"
 
 
 def _differences(found: Sequence[Entry]) -> Apart:
@@ -114,10 +136,17 @@ def _differences(found: Sequence[Entry]) -> Apart:
     runs = _by_row(found)
     known = _metrics(runs)
 
-    def apart(row: str, than: str, metric: str) -> Difference | None:
+    def apart(row: str, than: str, metric: str) -> Gap | None:
         one, other = (_done(runs.get(name, {})) for name in (row, than))
-        score = _score(known[metric], metric, one, other, DRAWS) if one and other and metric in known else None
-        return None if score is None else score.difference
+        shared = _shared(one, other, metric) if metric in known else []
+        if not shared:
+            return None
+        score = _score(known[metric], metric, {n: one[n] for n in shared}, other, DRAWS)
+        base = _score(known[metric], metric, {n: other[n] for n in shared}, {}, 1)
+        if score is None or base is None or score.difference is None:
+            return None
+        examples = len(one[shared[0]].rows[metric])
+        return Gap(score.value, base.value, score.difference, len(shared), examples)
 
     return apart
 
@@ -171,7 +200,7 @@ def _row(
 
 def _score(metric: Metric, name: str, done: Mapping[int, Entry], base: Mapping[int, Entry], draws: int) -> Score | None:
     """The mean over all seeds; the difference from the baseline is over the seeds that both have."""
-    rows = {seed: found for seed, entry in done.items() if (found := _rows(entry, name)) is not None}
+    rows = [entry.rows[name] for entry in done.values() if name in entry.rows]
     if not rows:
         values = [entry.record.scores[name] for entry in done.values() if name in entry.record.scores]
         if not values:
@@ -179,17 +208,28 @@ def _score(metric: Metric, name: str, done: Mapping[int, Entry], base: Mapping[i
         by_seed = [float(value["value"]) for value in values]
         ends = (float(values[0]["low"]), float(values[0]["high"]))
         return Score(sum(by_seed) / len(by_seed), min(ends[0], *by_seed), max(ends[1], *by_seed), by_seed)
-    score = statistics.score(metric, list(rows.values()), None, draws)
-    others = {seed: found for seed in rows if seed in base and (found := _rows(base[seed], name)) is not None}
-    if others and all(len(others[seed]) == len(rows[seed]) for seed in others):
-        both = statistics.score(metric, [rows[seed] for seed in others], list(others.values()), draws)
-        score.difference = both.difference
+    score = statistics.score(metric, rows, None, draws)
+    if shared := _shared(done, base, name):
+        ours, theirs = ([runs[seed].rows[name] for seed in shared] for runs in (done, base))
+        score.difference = statistics.score(metric, ours, theirs, draws).difference
     numbers = [score.value, score.low, score.high]
     return score if all(map(math.isfinite, numbers)) else None
 
 
-def _rows(entry: Entry, name: str) -> Rows | None:
-    return entry.rows().get(name)
+def _shared(one: Mapping[int, Entry], other: Mapping[int, Entry], metric: str) -> list[int]:
+    """The seeds of which both have been scored on the same examples."""
+    return [
+        seed
+        for seed, entry in one.items()
+        if seed in other and metric in entry.rows and metric in other[seed].rows and _alike(entry, other[seed], metric)
+    ]
+
+
+def _alike(one: Entry, other: Entry, metric: str) -> bool:
+    """Whether two runs were scored on the same examples, wherever these were stored."""
+    data = [sorted(entry.record.data.get("sources", {}).values()) for entry in (one, other)]
+    splits = [entry.record.evaluation.get("splits") for entry in (one, other)]
+    return data[0] == data[1] and splits[0] == splits[1] and len(one.rows[metric]) == len(other.rows[metric])
 
 
 def _metrics(runs: Mapping[str, Mapping[int, Entry]]) -> dict[str, Metric]:
@@ -232,6 +272,13 @@ def _columns(part: Part) -> list[published.Column]:
     return [column for column in table.columns if not part.published_data or column.data == part.published_data]
 
 
+def _ours(column: published.Column, names: Sequence[str]) -> str | None:
+    """Our metric that a column is to be read beside, of those that there are."""
+    if column.ours in SUITES and "mean" in names:  # of a suite of which some tasks are missing
+        return "mean"
+    return column.ours if column.ours in names else None
+
+
 def _called(table: published.Table, column: published.Column) -> str:
     printed = "exp of " if column.logarithm else ""
     return f"{printed}{column.metric}, {column.data}, {table.number}"
@@ -247,7 +294,7 @@ def _published(part: Part, row: Row, names: Sequence[str]) -> dict[str, outcome.
     found: dict[str, Any] = {}
     for column in _columns(part):
         value = theirs.values[table.columns.index(column)]
-        name = column.ours if column.ours in names else "speed" if column.metric == "steps per second" else None
+        name = _ours(column, names) or {"steps per second": "speed", "TFLOPs": "gigaflop"}.get(column.metric)
         if name is None or math.isnan(value):
             continue
         found[name] = outcome.Published(round(math.exp(value), 2) if column.logarithm else value, source, theirs.doubt)
@@ -262,7 +309,7 @@ def _facts(part: Part, found: Sequence[Entry]) -> dict[str, str]:
     if not settings:
         return {}
     data, model, training = settings["data"], settings["model"], settings["training"]
-    chosen = chosen_rate(found) if part.rates else float(training["learning_rate"])
+    chosen = (chosen_rate(found) if part.rates else None) or float(training["learning_rate"])
     # What rows differ in, they say themselves.
     own = {name for row in part.rows for name in row.fields} | {"d_ff"}
     changes = ", ".join(f"{name}={value}" for name, value in model["fields"].items() if name not in own)
@@ -275,7 +322,7 @@ def _facts(part: Part, found: Sequence[Entry]) -> dict[str, str]:
         "batch": f"{training['batch_tokens'] * training['accumulation']:,} tokens",
         "optimizer": f"{training['optimizer']}, {training['schedule']} after {training['warmup']} steps of warm-up",
         "learning rate": f"{chosen:g}"
-        + (" (the best of " + ", ".join(f"{r:g}" for r in part.rates) + ")" if part.rates else ""),
+        + (" (the best of " + ", ".join(f"{r:g}" for r in part.rates) + ")" if len(part.rates) > 1 else ""),
         "weights": training["keep"],
         "scored on": ", ".join(sorted(set(found[0].record.evaluation.get("splits", {}).values()))),
     }

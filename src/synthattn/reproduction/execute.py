@@ -1,5 +1,6 @@
 """Train what a table needs and does not have yet, and keep a record of each run."""
 
+import contextlib
 import dataclasses
 import os
 import shlex
@@ -23,11 +24,15 @@ from synthattn.training.model import MODEL_OF, build, configuration, load, match
 from synthattn.training.prepare import Prepared
 from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
-from synthattn.training.settings import ModelSettings, Settings
+from synthattn.training.settings import ModelSettings, Settings, as_dict
 
 SPEED_ROUNDS = 11
 CHOICE = "rates"
 """The folder of the runs that a learning rate is chosen from."""
+
+
+class _NotYetError(ValueError):
+    """Something must be run before."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +108,28 @@ class Execution:
         return self.folders.work / f"{self.recipe.table}-{self.recipe.scale}" / job.part.name / job.name
 
     def done(self, job: Job) -> bool:
+        """Whether there is a record of it; one that was made in another way than it would be now is refused."""
         path = self.kept(job)
-        return path.is_file() and entries.load(path).record.status == "done"
+        entry = entries.load(path) if path.is_file() else None
+        if entry is None or entry.record.status == "failed":
+            # A learning rate that is too high fails each time.
+            return entry is not None and job.rate is not None
+        # Of a record from elsewhere it may not be known with which rate it would have been made here.
+        with contextlib.suppress(_NotYetError):
+            self._check(entry.record.settings, as_dict(self._settings(job)), job, path)
+        return entry.record.status == "done"
+
+    def _check(self, before: Mapping[str, Any], now: Mapping[str, Any], job: Job, place: Path) -> None:
+        hidden = self.folders.hidden
+        old, new = (flat(entries.without_folders(settings, hidden)) for settings in (before, now))
+        # How large a control is depends on the other rows, and a model to start from on where it was trained.
+        left = ("model.",) if job.row.control or job.part.before else ()
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name) and not name.startswith(left):
+                raise ValueError(
+                    f"{place} was made with {name}={old.get(name)}, now it is {new.get(name)}; remove it, or name "
+                    "another --output and --work"
+                )
 
     def run(self, job: Job) -> Entry:
         """Make a run, or go on with it, and keep its record; a failure is a record too."""
@@ -113,14 +138,18 @@ class Execution:
         settings = self.settings(job)
         folder = self.run_folder(job)
         again = (folder / record.FILE).is_file()
+        if again:
+            self._check(record.load(folder).settings, as_dict(settings), job, folder)
         prepared = self.prepared(job.part, settings)
+        self._check_data(job.part, prepared)
         shown = self.display(f"{job.part.name} {job.name}")
         try:
             found = train(settings, folder, shown, self.command(job), prepared, resume=again)
         except (Stopped, KeyboardInterrupt):
             raise
         except Exception as error:
-            if os.environ.get("SYNTHATTN_TRACEBACK"):
+            # Of several processes, the others would wait for this one in the middle of the run.
+            if os.environ.get("SYNTHATTN_TRACEBACK") or processes() > 1:
                 raise
             found = record.load(folder)
             found.status, found.reason = "failed", " ".join(str(error).split()) or type(error).__name__
@@ -135,20 +164,29 @@ class Execution:
 
     def settings(self, job: Job) -> Settings:
         """All of a run's."""
+        part, settings = job.part, self._settings(job)
+        if part.vectors:
+            self._make_vectors(part, settings)
+        if not job.row.control:
+            return settings
+        prepared = self.prepared(part, settings)
+        sizes = [_parameters(_model(part.settings.model, row), prepared) for row in part.rows if not row.control]
+        model = matched_control(part.settings.model, prepared.kind, max(sizes), **decided_fields(prepared))
+        return dataclasses.replace(settings, model=model)
+
+    def _settings(self, job: Job) -> Settings:
+        """All that can be known without looking at data."""
         part, row = job.part, job.row
         settings = part.settings.changed(training__seed=job.seed)
         rate = job.rate if job.rate is not None else self.rate(part)
         if rate is not None:
             settings = settings.changed(training__learning_rate=rate)
         if part.vectors:
-            settings = settings.changed(evaluation__vectors=str(self._vectors(part, settings)))
+            settings = settings.changed(evaluation__vectors=str(self._vectors(part)))
         if part.before is not None:
-            return dataclasses.replace(settings, model=ModelSettings(start=str(self._start(part.before, row))))
-        model = _model(settings.model, row)
-        if row.control:
-            prepared = self.prepared(part, settings)
-            sizes = [_parameters(_model(settings.model, other), prepared) for other in part.rows if not other.control]
-            model = matched_control(settings.model, prepared.kind, max(sizes), **decided_fields(prepared))
+            model = ModelSettings(start=str(self._start(part.before, row)), fields=dict(part.tuned))
+        else:
+            model = _model(settings.model, row)
         return dataclasses.replace(settings, model=model)
 
     def rate(self, part: Part) -> float | None:
@@ -156,14 +194,17 @@ class Execution:
         of = self.recipe.part(part.rate_of) if part.rate_of is not None else part
         if not of.rates:
             return None
-        found = {}
+        found = []
         for rate in of.rates:
             path = self.kept(Job(of, of.baseline, 0, rate))
             entry = entries.load(path) if path.is_file() else None
-            if entry is None or entry.record.status != "done":
-                raise ValueError(f"the learning rate of {of.name} is not chosen yet: {rate:g} was not tried to its end")
-            found[rate] = entry
-        return chosen_rate(list(found.values()))
+            if entry is None or entry.record.status not in ("done", "failed"):
+                raise _NotYetError(f"the learning rate of {of.name} is not chosen yet: {rate:g} is still to be tried")
+            found.append(entry)
+        chosen = chosen_rate(found)
+        if chosen is None:
+            raise ValueError(f"no learning rate of {of.name} could be used: {found[0].record.reason}")
+        return chosen
 
     def prepared(self, part: Part, settings: Settings) -> Prepared:
         """The data, once for all rows; a model to start from brings its own words, which are those of all rows."""
@@ -171,20 +212,31 @@ class Execution:
             self._prepared[part.name] = prepare_data(settings)
         return self._prepared[part.name]
 
-    def _vectors(self, part: Part, settings: Settings) -> Path:
+    def _check_data(self, part: Part, prepared: Prepared) -> None:
+        """Where some rows have learned from other texts than the rest would, nothing could be compared."""
+        now = sorted(prepared.facts["sources"].values())
+        for path in sorted(self.kept(Job(part, part.baseline, 0)).parent.glob("*.json")):
+            if sorted(entries.load(path).record.data.get("sources", {}).values()) not in ([], now):
+                raise ValueError(
+                    f"{part.settings.data.source} has changed since {path} was made; name another --output and --work"
+                )
+
+    def _vectors(self, part: Part) -> Path:
+        return self.folders.work / f"{self.recipe.table}-{self.recipe.scale}" / part.name / "vectors.txt"
+
+    def _make_vectors(self, part: Part, settings: Settings) -> None:
         """Vectors of words, the same for all rows: those of each model would be another ruler."""
-        path = self.folders.work / f"{self.recipe.table}-{self.recipe.scale}" / part.name / "vectors.txt"
-        if self.main and not path.is_file():
-            found = self.prepared(part, settings).parts
-            texts = (
-                text
-                for one in found
-                for example in examples(one.task, one.source, "train")
-                for text in (example.source, example.target)
-            )
-            path.parent.mkdir(parents=True, exist_ok=True)
-            save_vectors(corpus_vectors(texts), path)
-        return path
+        path = self._vectors(part)
+        if not self.main or path.is_file():
+            return
+        texts = (
+            text
+            for one in self.prepared(part, settings).parts
+            for example in examples(one.task, one.source, "train")
+            for text in (example.source, example.target)
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_vectors(corpus_vectors(texts), path)
 
     def command(self, job: Job) -> str:
         words = ["synthattn", "reproduce", self.recipe.table, "--scale", self.recipe.scale]
@@ -210,14 +262,14 @@ class Execution:
         source = part.like(row)
         job, execution = Job(part, source, 0), Execution(other, self.folders, self.display)
         if not execution.done(job):
-            raise ValueError(
+            raise _NotYetError(
                 f"{self.recipe.table} starts from the models of {table}; first run: {execution.command(job)}"
             )
         if source == part.baseline and part.rates:
             job = dataclasses.replace(job, rate=execution.rate(part))
         model = execution.run_folder(job) / MODEL
         if not (model / "config.json").is_file():
-            raise ValueError(f"the record of {row.name} is there, but its model is not in {model}; train it again")
+            raise _NotYetError(f"the record of {row.name} is there, but its model is not in {model}; train it again")
         return model
 
     def _entry(self, job: Job, found: record.Record) -> Entry:
@@ -247,8 +299,7 @@ class Execution:
             }
             entry.before = _histograms(self._new(settings, prepared), batch)
             entry.after = _histograms(load(self.run_folder(job) / MODEL), batch)
-        alone = int(os.environ.get("WORLD_SIZE", "1")) == 1  # the others would wait meanwhile
-        if job.part.speed and alone and job.row != job.part.baseline:
+        if job.part.speed and job.row != job.part.baseline:
             base = dataclasses.replace(settings, model=_model(job.part.settings.model, job.part.baseline))
             found = measure(
                 lambda: self._new(settings, prepared),
@@ -263,11 +314,24 @@ class Execution:
         return placed(build(config, prepared.kind, settings.training.seed))
 
 
-def chosen_rate(tried: Sequence[Entry]) -> float:
-    """The rate with the lowest validation loss; of several, the lowest rate."""
-    losses = {entry.rate: entry.validation_loss for entry in tried}
+def chosen_rate(tried: Sequence[Entry]) -> float | None:
+    """The rate with the lowest validation loss; of several, the lowest rate; None where all have failed."""
+    losses = {entry.rate: entry.validation_loss for entry in tried if entry.record.status == "done"}
     known = {rate: loss for rate, loss in losses.items() if loss is not None}
-    return min(sorted(known), key=lambda rate: known[rate])
+    return min(sorted(known), key=lambda rate: known[rate]) if known else None
+
+
+def processes() -> int:
+    """How many torchrun has started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested settings by names such as ``training.steps``."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= flat(value, f"{path}{name}.") if isinstance(value, Mapping) else {f"{path}{name}": value}
+    return found
 
 
 def _model(settings: ModelSettings, row: Row) -> ModelSettings:

@@ -73,7 +73,8 @@ def measures(part: Part) -> list[Measure]:
         measure.differences = cells if any(cell.text for cell in cells) else []
         measure.main = n == 0
         found.append(measure)
-    found.append(Measure("GFLOP", "forward, one example", [number_cell(row.gigaflop, digits) for row in rows]))
+    flops = [number_cell(row.gigaflop, digits) for row in rows]
+    found.append(_measure(part, "gigaflop", "GFLOP", "forward, one example", flops))
     found.append(_measure(part, "speed", "Training speed", f"{TIMES} baseline", [_speed(row) for row in rows]))
     return [each for each in found if each.main or each.paper or any(cell.text for cell in each.ours)]
 
@@ -119,6 +120,8 @@ def _typed(name: str, values: list[float], base: float | None) -> Callable[[floa
     alike = typed_alike(values)
     if name == "parameters":
         return lambda value: Cell(f"{alike(value)} M", key=value)
+    if name == "gigaflop":  # of what, the paper does not say
+        return lambda value: Cell(f"{alike(value)} TFLOPs", key=value)
     if name == "speed":
         steps = "steps/s"
         return lambda value: (

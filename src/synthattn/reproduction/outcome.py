@@ -147,16 +147,26 @@ class Outcome:
 
     def save(self, folder: Path) -> None:
         """Written beside and then renamed: a reader never sees half of it."""
+        text = json.dumps(_rounded(dataclasses.asdict(self)), indent=1, allow_nan=False, ensure_ascii=False)
         beside = folder / f"{FILE}.part"
-        beside.write_text(json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+        beside.write_text(text + "\n", encoding="utf-8")
         beside.replace(folder / FILE)
+
+
+def _rounded(value: Any) -> Any:
+    """To the digits that are the same on every processor."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list) else value
 
 
 def load(folder: Path) -> Outcome:
     """Read ``results.json``."""
     file = folder / FILE
     try:
-        return from_dict(json.loads(file.read_text()))
+        return from_dict(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{file} is damaged: {' '.join(str(error).split())}") from error
 

@@ -19,7 +19,7 @@ def publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
 
     Where all tables are asked for and one has records, the others are there too, with what is published.
     """
-    found = []
+    found: list[outcome.Outcome] = []
     everything = set(TABLES) <= set(names) and (results / entries.RECORDS).is_dir()
     for name in names:
         if name == "table1":
@@ -30,8 +30,7 @@ def publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
                 found.append(seen)
         elif everything or (results / entries.RECORDS / name).is_dir():
             found.append(evidence.collect(results, name))
-    for one in found:
-        write(results, one)
+    found = [write(results, one) for one in found]
     known = [name for name in (*TABLES, analysis.NAME) if (results / name / outcome.FILE).is_file()]
     if known:
         written = [outcome.load(results / name) for name in known]
@@ -39,13 +38,15 @@ def publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
     return found
 
 
-def write(results: Path, found: outcome.Outcome) -> None:
-    """All files of a table but its records."""
+def write(results: Path, found: outcome.Outcome) -> outcome.Outcome:
+    """All files of a table but its records, from what is in its ``results.json``."""
     folder = results / found.table
     folder.mkdir(parents=True, exist_ok=True)
     found.save(folder)
-    write_text(folder / TABLE, markdown.table(found))
-    write_text(folder / PAGE, page(found))
+    kept = outcome.load(folder)
+    write_text(folder / TABLE, markdown.table(kept))
+    write_text(folder / PAGE, page(kept))
+    return kept
 
 
 def _write_table1(results: Path) -> None:

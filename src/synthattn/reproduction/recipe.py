@@ -51,6 +51,7 @@ class Part:
         rates: learning rates to choose from, by the validation loss of the baseline; the others take the same.
         rate_of: the part whose choice is taken, of the same table.
         before: where every row starts from the model of the same row: the table and the part that trained it.
+        tuned: fields that these models have from then on, such as their dropout.
         speed: whether training is timed beside the baseline.
         looks: whether attention weights are looked at, before training and after.
         vectors: whether answers are compared by vectors of words, which are made from the training texts.
@@ -67,6 +68,7 @@ class Part:
     rates: tuple[float, ...] = ()
     rate_of: str | None = None
     before: tuple[str, str] | None = None
+    tuned: dict[str, Any] = field(default_factory=dict)
     speed: bool = False
     looks: bool = False
     vectors: bool = False

@@ -93,6 +93,10 @@ class Maker:
     def title(self, cpu: str, paper: str) -> str:
         return {"tiny": "generated examples", "cpu": cpu, "paper": paper}[self.scale]
 
+    def note(self, cpu: str) -> str:
+        """How the data of the scale ``cpu`` differs from the paper's."""
+        return f"Here: {cpu}." if self.scale == "cpu" else ""
+
     def seeds(self, rows: tuple[Row, ...], count: int, names: tuple[str, ...] | None = None) -> tuple[Row, ...]:
         """Several seeds are for the scale ``cpu``, where they are affordable."""
         return with_seeds(rows, count, names) if self.scale == "cpu" else rows
@@ -100,7 +104,8 @@ class Maker:
 
 def translation(make: Maker) -> tuple[Part, ...]:
     """Table 2: English to German and to French."""
-    some = tuple(row for row in FAMILY if row.name in MAIN)
+    # At the small scale four rows of French are enough to see whether it is like German.
+    some = tuple(row for row in FAMILY if row.name in MAIN or make.scale == "paper")
 
     def part(name: str, language: str, word: str, rows: tuple[Row, ...], **choice: Any) -> Part:
         columns = "" if make.scale == "tiny" else f"source=en,target={language}"
@@ -115,7 +120,8 @@ def translation(make: Maker) -> tuple[Part, ...]:
         title = make.title(f"Multi30k, English to {word}", f"WMT'14, English to {word}")
         metrics = ("bleu", "tokenized-bleu", "chrf")
         table, of = published.TABLE_2_TRANSLATION, f"WMT'14 English to {word}"
-        return Part(name, title, settings, rows, metrics, table, of, looks=name == "en-de", **choice)
+        note = make.note("captions of images, short and simple beside the news of WMT'14")
+        return Part(name, title, settings, rows, metrics, table, of, looks=name == "en-de", note=note, **choice)
 
     german = part("en-de", "de", "German", make.seeds(FAMILY, 3, MAIN), rates=RATES[make.scale])
     if make.scale == "tiny":  # generated sentences are German
@@ -149,6 +155,7 @@ def lm1b(make: Maker) -> tuple[Part, ...]:
             published.TABLE_2_LANGUAGE_MODELING,
             rates=RATES[make.scale],
             looks=True,
+            note=make.note("81 thousand sentences of news, where LM1B has 30 million"),
         ),
     )
 
@@ -170,7 +177,7 @@ def generation(make: Maker) -> tuple[Part, ...]:
         make.data("dialogue", "builtin:dialogue?size=200", "personachat", "hub:bavard/personachat_truecased"),
         model,
         make.training(1200, paper),
-        make.evaluation(**GNMT, limit=2000),
+        make.evaluation(**GNMT, limit=2000 if make.scale == "cpu" else None),
     )
     talk = ("bleu-1", "bleu-4", "rougeL", "meteor", "cider", "embedding-average")
     rates = RATES[make.scale]
@@ -179,10 +186,15 @@ def generation(make: Maker) -> tuple[Part, ...]:
         Part(
             "summaries", summarised, summaries, rows, ("rouge1", "rouge2", "rougeL"),
             published.TABLE_3_SUMMARIZATION, rates=rates,
+            note=make.note(
+                "headlines of single sentences, not summaries of articles; scored on the validation set, which also "
+                "chose the learning rate"
+            ),
         ),
         Part(
             "dialogue", make.title(spoken, spoken), dialogue, rows, talk, published.TABLE_3_DIALOGUE,
             rate_of="summaries", vectors=True,
+            note=make.note("10 thousand pairs to learn from; scored on the first 2,000 of the validation set"),
         ),
     )  # fmt: skip
 
@@ -223,7 +235,7 @@ def c4(make: Maker) -> tuple[Part, ...]:
         ),
         make.model("c4_base", max_position_embeddings=256, positions="learned", dropout=0.0),
         make.training(1200, T5 | {"steps": 524_288}, batch_tokens=4096),
-        make.evaluation(limit=1000),
+        make.evaluation(limit=1000 if make.scale == "cpu" else None),
     )
     return (
         Part(
@@ -236,6 +248,7 @@ def c4(make: Maker) -> tuple[Part, ...]:
             rates=RATES[make.scale],
             speed=True,
             looks=True,
+            note=make.note("2 + 1.7 million words; scored on the first 1,000 pieces of the test set"),
         ),
     )
 
@@ -256,7 +269,17 @@ def _suite(make: Maker, name: str, table: published.Table, steps: int) -> tuple[
     metrics = (name, *(column.ours for column in table.columns if column.ours and column.ours != name))
     title = make.title({"glue": "GLUE", "superglue": "SuperGLUE"}[name] + ", the tasks at hand", table.title)
     rates = {"tiny": (1e-3,), "cpu": (5e-4, 1e-3, 2e-3), "paper": ()}[make.scale]
-    return (Part("tuning", title, settings, rows, metrics, table, rates=rates, before=("c4", "spans")),)
+    note = make.note(
+        "models of a few million parameters, trained on 4 million words and not on C4; some tasks have few examples, "
+        "splits of their own (so that scores must not be compared with others'), or are missing; scored on at most "
+        "1,000 examples of the validation set of each, which also chose the learning rate"
+    )
+    tuned = {} if make.scale == "tiny" else {"dropout": 0.1}
+    return (
+        Part(
+            "tuning", title, settings, rows, metrics, table, rates=rates, before=("c4", "spans"), tuned=tuned, note=note
+        ),
+    )
 
 
 def glue(make: Maker) -> tuple[Part, ...]:
@@ -329,9 +352,9 @@ def heads(make: Maker) -> tuple[Part, ...]:
     counts = (1, 4) if make.scale == "tiny" else (1, 2, 4, 8, 16, 32)
     rows = tuple(Row(f"Random, {n} head{'s' if n > 1 else ''}", "random", {"num_heads": n}) for n in counts)
     title = make.title("news sentences of WMT", "LM1B")
-    return (
-        Part("heads", title, _news(make), rows, ("word-perplexity", "token-perplexity"), rates=RATES[make.scale][1:2]),
-    )
+    note = "Which task the paper used is not known; the numbers of its table could not be found."
+    metrics = ("word-perplexity", "token-perplexity")
+    return (Part("heads", title, _news(make), rows, metrics, rates=RATES[make.scale][1:2], note=note),)
 
 
 def lra(make: Maker) -> tuple[Part, ...]:
