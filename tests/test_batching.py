@@ -1,5 +1,10 @@
 """Batches: every example once, no batch too large, the same order for everybody; and texts on disk."""
 
+import fcntl
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -114,3 +119,59 @@ def test_what_is_interrupted_leaves_nothing_behind(tmp_path, monkeypatch):
     assert first == second
     assert (first / "all").read_text() == "made"
     assert cache.key("a", 1) == cache.key("a", "1") != cache.key("a1")
+
+
+TWO = """
+import sys, time
+from pathlib import Path
+from synthattn.data.cache import made_once
+place = Path(sys.argv[1])
+
+def make(folder):
+    (place / sys.argv[2]).touch()
+    while not (place / "go").exists():
+        time.sleep(0.01)
+    (folder / "made").write_text(sys.argv[2])
+
+print((made_once("things", "one", make) / "made").read_text())
+"""
+
+
+def test_other_processes_wait_for_what_is_being_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
+
+    def start(name: str) -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, "-c", TWO, str(tmp_path), name], stdout=subprocess.PIPE, text=True)
+
+    with start("first") as first:
+        while not (tmp_path / "first").exists():
+            assert first.poll() is None
+            time.sleep(0.01)
+        with start("second") as second:
+            with pytest.raises(subprocess.TimeoutExpired):
+                second.wait(1.0)
+            assert not (tmp_path / "second").exists()
+            (tmp_path / "go").touch()
+            assert [process.communicate(timeout=60)[0] for process in (first, second)] == ["first\n", "first\n"]
+    assert not (tmp_path / "second").exists()
+    assert [path.name for path in (tmp_path / "cache" / "things").iterdir()] == ["one"]
+
+
+def test_without_locks_the_first_to_be_ready_counts(tmp_path, monkeypatch):
+    """As in some network file systems."""
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path))
+
+    def refuse(*_):
+        raise OSError("no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+    def other(folder):
+        (folder / "made").write_text("other")
+
+    def make(folder):
+        cache.made_once("things", "one", other)
+        (folder / "made").write_text("own")
+
+    assert (cache.made_once("things", "one", make) / "made").read_text() == "other"
+    assert [path.name for path in (tmp_path / "things").iterdir()] == ["one"]
