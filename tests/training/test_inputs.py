@@ -12,6 +12,7 @@ from training_helpers import data, on_disk, prepared, split
 
 from synthattn.data.batching import TokenBatches
 from synthattn.data.encoded import Cut, Packed, Pieces
+from synthattn.data.open import open_source
 from synthattn.data.spans import corrupt, noise_mask
 from synthattn.tasks.inputs import IGNORED, START, Classes, Mixed, Pairs, RunBatches, Spans, Texts, spans
 from synthattn.tasks.mixing import MixedOrder
@@ -310,6 +311,24 @@ def test_limits_of_examples_and_of_validation_tokens(tmp_path: Path):
     lengths = prepared(folder, "translation").validation.lengths
     assert ready.validation.lengths.sum() >= 12 > ready.validation.lengths[:-1].sum()
     assert ready.validation.lengths.tolist() == lengths[: len(ready.validation)].tolist()
+
+
+def test_what_is_not_read_is_in_no_part_of_what_is_prepared(tmp_path: Path):
+    folder = data(tmp_path / "data", "sentence-modeling")
+    lines = (folder / "train.txt").read_text().splitlines()
+    (folder / "train.txt").write_text("\n".join([*lines[:5], "zebra zebra"]))
+    all_of_it = prepared(folder, "sentence-modeling")
+    ready = prepared(folder, "sentence-modeling", data__read_examples=5)
+    assert (len(all_of_it.train), len(ready.train)) == (6, 5)
+    assert len(ready.validation) == len(all_of_it.validation)
+    assert "zebra" in all_of_it.tokenizer.get_vocab()
+    assert "zebra" not in ready.tokenizer.get_vocab()
+    assert ready.facts["sources"] != all_of_it.facts["sources"]
+    # Caches of earlier runs must stay of use.
+    assert all_of_it.facts["sources"] == {str(folder): open_source(str(folder)).fingerprint()}
+    fewer = prepared(folder, "sentence-modeling", data__read_examples=5, data__train_examples=3)
+    assert len(fewer.train) == 3
+    assert fewer.facts["tokenizer"] == ready.facts["tokenizer"]
 
 
 def test_packed_texts_and_sentences_leave_a_place_for_the_start_token(tmp_path: Path):

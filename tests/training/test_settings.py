@@ -138,6 +138,7 @@ def one_line(found: dict[str, Any]) -> str:
             "training.save_every must be a multiple of training.log_every=10, got 15",
         ),
         ({"data": {"vocab_size": 0}}, "data.vocab_size must be at least 1, got 0"),
+        ({"data": {"read_examples": 0}}, "data.read_examples must be at least 1, got 0"),
         ({"evaluation": {"beams": 0}}, "evaluation.beams must be at least 1, got 0"),
     ],
 )

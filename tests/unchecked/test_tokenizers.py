@@ -99,6 +99,19 @@ def test_long_texts_are_not_left_out():
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bytes", "words"])
+def test_of_large_data_the_first_texts_are_read(kind, monkeypatch):
+    some = texts(300)
+
+    def endless():
+        yield from some
+        raise AssertionError("read too far")
+
+    whole = train_tokenizer(kind, some, 380).backend_tokenizer.to_str()
+    monkeypatch.setattr(tokenizers, "MOST_TEXT", sum(map(len, some)))
+    assert train_tokenizer(kind, endless(), 380).backend_tokenizer.to_str() == whole
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bytes", "words"])
 def test_trained_once(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path))
     first, folder = cached_tokenizer(kind, texts(300), 380, "some fingerprint")

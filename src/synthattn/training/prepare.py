@@ -9,6 +9,7 @@ import numpy as np
 
 from synthattn.data.cache import key
 from synthattn.data.encoded import Cut, Encoded, Packed
+from synthattn.data.first import First
 from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source, parse_columns, with_columns
 from synthattn.data.source import Source
@@ -127,6 +128,8 @@ def _part(settings: DataSettings, task: Task, place: str) -> Part:
     source: Source = open_source(place)
     if settings.columns:
         source = with_columns(source, parse_columns(settings.columns))
+    if settings.read_examples is not None:
+        source = First(source, settings.read_examples)
     source = HeldOut(source)
     if "train" not in source.splits:
         raise ValueError(f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*")

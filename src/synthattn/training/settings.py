@@ -34,6 +34,8 @@ class DataSettings:
         tokenizer: ``unigram``, ``bytes`` or ``words``, trained on the training split.
         vocab_size: tokens in the vocabulary.
         over_long: what is done with examples that are longer than the model's longest input: ``truncate`` or ``drop``.
+        read_examples: read only that many records of the training split, the first ones: the tokenizer is trained on
+            these, and only these are encoded; all unless given.
         train_examples: learn from that many, the first of the split; all unless given.
         mix_limit: where several tasks are learned together, none counts as larger than that (T5's limit).
     """
@@ -44,6 +46,7 @@ class DataSettings:
     tokenizer: TokenizerKind = "unigram"
     vocab_size: int = 8000
     over_long: OverLong = "truncate"
+    read_examples: int | None = None
     train_examples: int | None = None
     mix_limit: int | None = None
 
@@ -311,6 +314,7 @@ def _check(settings: Settings) -> None:
         "training.keep_checkpoints": (training.keep_checkpoints, 1),
         "training.patience": (training.patience, 1),
         "data.vocab_size": (data.vocab_size, 1),
+        "data.read_examples": (data.read_examples, 1),
         "data.train_examples": (data.train_examples, 1),
         "data.mix_limit": (data.mix_limit, 1),
         "evaluation.limit": (evaluation.limit, 1),
