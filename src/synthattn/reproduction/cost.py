@@ -1,11 +1,14 @@
 """What a recipe would cost, before anything is run: parameters, operations, and hours of an accelerator."""
 
+import functools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.describe import describe
 from synthattn.reproduction.recipe import Part, Recipe, Row
 from synthattn.reproduction.recipes import recipe
@@ -47,15 +50,26 @@ def costs(chosen: Recipe) -> Iterator[Cost]:
             yield _cost(chosen, part, row)
 
 
+@functools.cache
+def _described(configuration: str, kind: Kind) -> tuple[int, float]:
+    """Parameters, and operations for each token; many rows have the same model."""
+    found = describe(SynthesizerConfig(**json.loads(configuration)), MODEL_OF[kind])
+    return found["parameters"]["total"], found["flops"]["per_token"]
+
+
+def _figures(chosen: Recipe, part: Part, row: Row) -> tuple[int, float]:
+    return _described(json.dumps(config(chosen, part, row).to_dict(), sort_keys=True), _kind(part))
+
+
 def _cost(chosen: Recipe, part: Part, row: Row) -> Cost:
     kind = _kind(part)
-    found = describe(config(chosen, part, row), MODEL_OF[kind])
+    parameters, per_token = _figures(chosen, part, row)
     training = part.settings.training
     tokens = float((training.steps or 0) * training.batch_tokens * training.accumulation)
     # A batch of pairs is counted by its longer side, and each stack reads one side.
     stacks = 2 if kind in ("seq2seq", "span-corruption") else 1
-    flops = 3 * found["flops"]["per_token"] * stacks * tokens * row.seeds
-    return Cost(part.name, row.name, row.attention, found["parameters"]["total"], row.seeds, tokens, flops / 1e18)
+    flops = 3 * per_token * stacks * tokens * row.seeds
+    return Cost(part.name, row.name, row.attention, parameters, row.seeds, tokens, flops / 1e18)
 
 
 def config(chosen: Recipe, part: Part, row: Row) -> Any:
@@ -71,11 +85,7 @@ def config(chosen: Recipe, part: Part, row: Row) -> Any:
     model = settings.model
     own = ModelSettings(model.preset, row.attention, None, model.fields | row.fields)
     if row.control:
-        sizes = [
-            describe(config(chosen, part, other), MODEL_OF[kind])["parameters"]["total"]
-            for other in part.rows
-            if not other.control
-        ]
+        sizes = [_figures(chosen, part, other)[0] for other in part.rows if not other.control]
         own = matched_control(model, kind, max(sizes), **fields)
     return configuration(own, **fields)
 

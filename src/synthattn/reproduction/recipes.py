@@ -47,7 +47,8 @@ GNMT = {"beams": 4, "length_penalty": 0.6, "length_penalty_form": "gnmt"}
 
 # Learning rates are what the formulas of the two libraries give at the end of the warm-up.
 TENSOR2TENSOR = {"learning_rate": 1e-3, "warmup": 8000, "beta2": 0.997, "batch_tokens": 8 * 4096, "steps": 300_000}
-T5 = {"optimizer": "adafactor", "learning_rate": 1e-2, "warmup": 10_000, "batch_tokens": 65_536, "clip": 0.0}
+ADAFACTOR = {"optimizer": "adafactor", "learning_rate": 1e-2, "warmup": 10_000}
+T5 = ADAFACTOR | {"batch_tokens": 65_536, "clip": 0.0}
 T5_TUNING = T5 | {"learning_rate": 5e-4, "warmup": 20_000, "schedule": "constant", "steps": 262_144, "keep": "best"}
 
 
@@ -133,7 +134,7 @@ def _news(make: Maker) -> Settings:
     return Settings(
         make.data("sentence-modeling", "builtin:grammar-de?size=200", "news_lm", "hub:lm1b", _text(make, "en")),
         make.model("lm1b_base", max_position_embeddings=64),
-        make.training(1500, TENSOR2TENSOR | {"optimizer": "adafactor", "warmup": 10_000}),
+        make.training(1500, TENSOR2TENSOR | ADAFACTOR),
         make.evaluation(),
     )
 
@@ -231,8 +232,15 @@ def c4(make: Maker) -> tuple[Part, ...]:
     """Masked language modelling by span corruption: quality and speed."""
     settings = Settings(
         make.data(
-            "span-corruption", "builtin:grammar-de?size=400", "wikitext2 + news_lm", "hub:c4", _text(make, "en"), 32_128
-        ),
+            "span-corruption",
+            "builtin:grammar-de?size=400",
+            "wikitext2 + news_lm",
+            "hub:c4",
+            _text(make, "en"),
+            32_128,
+            # Enough for all steps; all of C4 has four times as many.
+            read_examples=90_000_000 if make.scale == "paper" else None,
+        ),  # fmt: skip
         make.model("c4_base", max_position_embeddings=256, positions="learned", dropout=0.0),
         make.training(1200, T5 | {"steps": 524_288}, batch_tokens=4096),
         make.evaluation(limit=1000 if make.scale == "cpu" else None),
@@ -274,7 +282,8 @@ def _suite(make: Maker, name: str, table: published.Table, steps: int) -> tuple[
         "splits of their own (so that scores must not be compared with others'), or are missing; scored on at most "
         "1,000 examples of the validation set of each, which also chose the learning rate"
     )
-    tuned = {} if make.scale == "tiny" else {"dropout": 0.1}
+    names = {"tiny": (), "cpu": ("dropout",), "paper": ("dropout", "attention_dropout", "activation_dropout")}
+    tuned = dict.fromkeys(names[make.scale], 0.1)
     return (
         Part(
             "tuning", title, settings, rows, metrics, table, rates=rates, before=("c4", "spans"), tuned=tuned, note=note
