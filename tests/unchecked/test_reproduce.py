@@ -243,9 +243,7 @@ def test_a_recipe_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch
     monkeypatch.setattr(
         recipes.Maker, "training", lambda *args, **fields: dataclasses.replace(real(*args, **fields), steps=5)
     )
-    with pytest.raises(
-        ValueError, match=r"0\.001\.json was made with training\.steps=4, now it is 5"
-    ):
+    with pytest.raises(ValueError, match=r"0\.001\.json was made with training\.steps=4, now it is 5"):
         reproduce(place, "lm1b", rows="random", resume=True)
 
 

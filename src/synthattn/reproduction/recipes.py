@@ -240,7 +240,7 @@ def c4(make: Maker) -> tuple[Part, ...]:
             32_128,
             # Enough for all steps; all of C4 has four times as many.
             read_examples=90_000_000 if make.scale == "paper" else None,
-        ),  # fmt: skip
+        ),
         make.model("c4_base", max_position_embeddings=256, positions="learned", dropout=0.0),
         make.training(1200, T5 | {"steps": 524_288}, batch_tokens=4096),
         make.evaluation(limit=1000 if make.scale == "cpu" else None),
