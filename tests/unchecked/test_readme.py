@@ -2,9 +2,13 @@
 
 import re
 import runpy
+import shutil
 from pathlib import Path
 
 import pytest
+
+from synthattn.reproduction.publish import COMPUTED, publish
+from synthattn.reproduction.recipes import TABLES
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,6 +86,16 @@ def test_the_figures_on_performance_are_those_of_the_records_that_are_kept():
     shown = (ROOT / "docs" / "performance.md").read_text().split(made["BEGIN"])[1].split(made["END"])[0]
     assert shown.strip() == made["part"](record).strip()
     assert (ROOT / "docs" / "performance" / "report.html").read_text() == page(record)
+
+
+def test_the_papers_tables_are_those_of_the_records_that_are_kept(tmp_path):
+    kept = ROOT / "docs" / "results"
+    shutil.copytree(kept / "records", tmp_path / "records")
+    publish(tmp_path, [*TABLES, *COMPUTED])
+    made = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert made == {path.relative_to(kept) for path in kept.rglob("*") if path.is_file()}
+    for path in sorted(made):
+        assert (tmp_path / path).read_bytes() == (kept / path).read_bytes(), path
 
 
 def test_the_example_of_the_layer_shows_that_random_learns_and_fixed_random_does_not():
