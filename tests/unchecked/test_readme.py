@@ -40,10 +40,11 @@ def test_the_commands_in_the_pages_exist():
     from synthattn.models.presets import PRESETS
 
     verbs = {command.callback.__name__ for command in app.registered_commands if command.callback}
-    for page in ("README.md", "docs/models.md", "docs/data.md"):
+    for page in ("README.md", "docs/models.md", "docs/data.md", "docs/reproduce.md"):
         for verb, name in re.findall(r"(?:^|`)synthattn (\w+) ([\w-]+)", (ROOT / page).read_text(), re.MULTILINE):
             assert verb in verbs
-            assert name in PRESETS or name in ("my-model", "my-data", "builtin") or name.startswith("--")
+            known = {"reproduce": [*TABLES, *COMPUTED, "TABLE"]}.get(verb, [*PRESETS, "my-model", "my-data", "builtin"])
+            assert name in known or name.startswith("--")
     described = re.findall(r"^\| `(\w+)`(?:, `(\w+)`)? \|", (ROOT / "docs/models.md").read_text(), re.MULTILINE)
     assert {name for row in described for name in row} >= set(PRESETS)
 
