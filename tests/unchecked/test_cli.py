@@ -8,24 +8,40 @@ from pathlib import Path
 import pytest
 
 from model_helpers import make
+from synthattn.cli.app import main
 from synthattn.models import SynthesizerForCausalLM, SynthesizerForMaskedLM
 
 COMMAND = Path(sys.executable).parent / "synthattn"
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def start(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([COMMAND, *arguments], capture_output=True, text=True)
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """The command in this process, which has imported all that takes so long; what it prints, and its code."""
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["synthattn", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        code = ended.value.code
+        return subprocess.CompletedProcess(arguments, code if isinstance(code, int) else 0, said.out, said.err)
+
+    return call
 
 
 def test_help_answers_at_once():
     code = "import synthattn.cli, sys; print(*[m for m in ('torch', 'transformers', 'numpy') if m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert loaded == [], "what makes the command slow to answer"
-    assert "describe" in run("--help").stdout
-    assert run("--version").stdout.startswith("synthattn ")
+    assert "describe" in start("--help").stdout
+    assert start("--version").stdout.startswith("synthattn ")
 
 
-def test_describe_as_json():
+def test_describe_as_json(run):
     result = run("describe", "c4_base", "--attention", "random", "--json", "--length", "5")
     assert result.returncode == 0, result.stderr
     figures = json.loads(result.stdout)
@@ -34,7 +50,7 @@ def test_describe_as_json():
     assert figures["flops"]["length"] == 5
 
 
-def test_describe_as_a_table():
+def test_describe_as_a_table(run):
     result = run("describe", "transformer_base", "--attention", "fixed_random", "--kind", "masked-lm")
     assert result.returncode == 0, result.stderr
     for text in ("SynthesizerForMaskedLM", "fixed_random", "feed forward", "fixed numbers, not trained", "3.15 M"):
@@ -42,7 +58,7 @@ def test_describe_as_a_table():
 
 
 @pytest.mark.parametrize("kind", [SynthesizerForCausalLM, SynthesizerForMaskedLM])
-def test_describe_a_saved_model(kind, tmp_path):
+def test_describe_a_saved_model(kind, tmp_path, run):
     model = make(kind, ["random", "vanilla"]).float()
     model.save_pretrained(tmp_path)
     figures = json.loads(run("describe", str(tmp_path), "--json").stdout)
@@ -63,7 +79,7 @@ def test_describe_a_saved_model(kind, tmp_path):
         (["lm1b_base", "--kind", "seq2seq"], "this model has an encoder, but encoder_layers=0; it must be at least 1"),
     ],
 )
-def test_a_mistake_gets_one_line(arguments, message):
+def test_a_mistake_gets_one_line(arguments, message, run):
     result = run("describe", *arguments)
     assert result.returncode == 2
     assert message in result.stderr
@@ -80,7 +96,7 @@ def test_a_mistake_gets_one_line(arguments, message):
         ('{"model_type": "synthesizer", "d_model": "wide"}', "Field 'd_model' expected int, got str"),
     ],
 )
-def test_folders_that_hold_no_model(content, message, tmp_path):
+def test_folders_that_hold_no_model(content, message, tmp_path, run):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     result = run("describe", str(tmp_path))
@@ -89,7 +105,7 @@ def test_folders_that_hold_no_model(content, message, tmp_path):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_a_saved_model_keeps_its_attention(tmp_path):
+def test_a_saved_model_keeps_its_attention(tmp_path, run):
     make(SynthesizerForCausalLM).save_pretrained(tmp_path)
     result = run("describe", str(tmp_path), "--attention", "random")
     assert "its attention cannot be changed; leave --attention out" in result.stderr

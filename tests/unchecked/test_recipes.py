@@ -12,9 +12,6 @@ from synthattn.reproduction.recipes import RATES, TABLES, recipe
 from synthattn.tasks import SUITES, find_task
 from synthattn.training.model import MODEL_OF
 
-# What is computed once is used by several tests.
-pytestmark = pytest.mark.xdist_group("recipes")
-
 
 @functools.cache
 def paper_costs(table: str) -> list[Cost]:

@@ -17,12 +17,8 @@ from synthattn.reproduction.recipes import TABLES, recipe
 from synthattn.training import run as run_module
 from synthattn.training.progress import Quiet
 
-pytestmark = [
-    # A run that fails leaves the file of its curves to the garbage collector.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    # All of them look at what is made once.
-    pytest.mark.xdist_group("reproduce"),
-]
+# A run that fails leaves the file of its curves to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 ROWS = {
     "translation": "Transformer (Control),random",
