@@ -114,10 +114,10 @@ def test_records_hold_no_paths_of_the_machine(results):
 
 def test_only_paths_are_hidden(tmp_path):
     """A folder that is called as a word of the record must not change that word."""
-    hidden = {"data": "DATA", "work": "WORK", "../shared/data": "DATA", "/tmp/x/data": "DATA"}
+    hidden = {"data": "DATA", "work": "WORK", "../sets/data": "DATA", "/home/me/data": "DATA"}
     value = {
         "data": {"sources": {"data/news": "network/x"}, "source": "data/a + data/b"},
-        "note": "../shared/data/a: too long; /tmp/x/data/b, metadata/c, work",
+        "note": "../sets/data/a: too long; /home/me/data/b, metadata/c, work",
     }
     assert without_folders(value, hidden) == {
         "data": {"sources": {"DATA/news": "network/x"}, "source": "DATA/a + DATA/b"},

@@ -67,7 +67,8 @@ def run(
     if not MAIN:
         return 0
     # Figures of attention weights are of the runs of all tables.
-    found = publish.publish(output, [*names, "analysis"] if trained else names)
+    made = publish.publish(output, list(dict.fromkeys([*names, "analysis"] if trained else names)))
+    found = [one for one in made if one.table in names]
     if only_show and not found and "table1" not in names:
         raise ValueError(f"there are no records of {table} in {output}; leave --show out to make some")
     if not quiet:

@@ -103,7 +103,9 @@ def show(chosen: Recipe, console: Any) -> None:
     table = Table(title=f"{chosen.table}, scale {chosen.scale}", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("part", "row"):
         table.add_column(name)
-    for name in ("parameters", "runs", "tokens", "FLOPs", "device-hours"):
+    # Nobody would train the small ones on an accelerator.
+    large = chosen.scale == "paper"
+    for name in ("parameters", "runs", "tokens", "FLOPs", *(["device-hours"] if large else [])):
         table.add_column(name, justify="right")
     total = 0.0
     with torch.device("meta"):
@@ -116,11 +118,13 @@ def show(chosen: Recipe, console: Any) -> None:
                 str(one.runs),
                 f"{one.tokens / 1e9:,.3g} G",
                 f"{one.exaflop * 1e18:.2g}",
-                f"{one.hours:,.3g}",
+                *([f"{one.hours:,.3g}"] if large else []),
             )
     console.print(table)
+    if not large:
+        return
     console.print(
-        f"{total:,.3g} hours in all on one A100 at {SHARE:.0%} of its {PEAK_TERAFLOPS:g} TFLOP/s; "
+        f"{total:,.3g} hours in all on one A100 at {SHARE:.0%} of its {PEAK_TERAFLOPS:g} TFLOP/s in bfloat16; "
         f"torchrun --nproc-per-node N -m synthattn reproduce {chosen.table} --scale {chosen.scale} shares them among N",
         soft_wrap=True,
         highlight=False,

@@ -5,11 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from synthattn.comparison import statistics
 from synthattn.messages import suggestion
-from synthattn.metrics.averages import suite_average
 from synthattn.metrics.base import Metric
 from synthattn.report import published
 from synthattn.report.results import Metric as Shown
@@ -21,7 +18,7 @@ from synthattn.reproduction.execute import chosen_rate
 from synthattn.reproduction.recipe import SCALES, Part, Recipe, Row
 from synthattn.reproduction.recipes import TABLES, recipe
 from synthattn.tasks import SUITES, find_task
-from synthattn.training.evaluation import similarities
+from synthattn.training.evaluation import metrics_of_tasks
 
 TITLES = {
     "translation": "Table 2: machine translation",
@@ -247,16 +244,10 @@ def _task_names(part: Part) -> list[str]:
     return [name for task in tasks for name in (("mnli-matched", "mnli-mismatched") if task == "mnli" else (task,))]
 
 
-def _metrics_of(tasks: Sequence[str]) -> dict[str, Metric]:
-    groups = {name: find_task(name.removesuffix("-mismatched").removesuffix("-matched")).metrics() for name in tasks}
-    if len(groups) == 1:
-        ((name, metrics),) = groups.items()
-        # Vectors of words are in the rows already.
-        found = [*metrics, *similarities(find_task(name), {"": np.zeros(1, np.float32)}, "")]
-        return {metric.name: metric for metric in found}
-    parts = {(task, metric.name): metric for task, metrics in groups.items() for metric in metrics}
-    mean = suite_average(parts)
-    return {mean.name: mean} | {f"{task} {name}": metric for (task, name), metric in parts.items()}
+def _metrics_of(names: Sequence[str]) -> dict[str, Metric]:
+    return metrics_of_tasks(
+        {name: find_task(name.removesuffix("-mismatched").removesuffix("-matched")) for name in names}
+    )
 
 
 def _definition(name: str, metric: Metric, runs: Mapping[str, Mapping[int, Entry]]) -> str:
@@ -290,7 +281,7 @@ def _published(part: Part, row: Row, names: Sequence[str]) -> dict[str, outcome.
     theirs = None if table is None else next((one for one in table.rows if one.name == row.name), None)
     if table is None or theirs is None:
         return {}
-    source = f"{theirs.source or table.source}, {table.number}" if not theirs.source else theirs.source
+    source = theirs.source or f"{table.source}, {table.number}"
     found: dict[str, Any] = {}
     for column in _columns(part):
         value = theirs.values[table.columns.index(column)]

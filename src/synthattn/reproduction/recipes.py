@@ -81,7 +81,7 @@ class Maker:
         fields = {
             "tiny": {"steps": 4, "batch_tokens": 256, "warmup": 2, "evaluate_tokens": 500},
             "cpu": {"steps": steps, "batch_tokens": 2048, "warmup": 200, "schedule": "linear"} | cpu,
-            "paper": paper,
+            "paper": {"precision": "bf16"} | paper,
         }[self.scale]
         return TrainingSettings(**fields)
 
@@ -382,13 +382,15 @@ def lra(make: Maker) -> tuple[Part, ...]:
 
     generated = "builtin:listops?size=90000&shortest=500&longest=2000"
     listops = Settings(
-        make.data("listops", "builtin:listops?size=200&longest=24", "listops", generated, tokenizer="words"),
+        make.data(
+            "listops", "builtin:listops?size=200&longest=24", "listops", generated, vocab_size=200, tokenizer="words"
+        ),
         model(256, max_position_embeddings=2000),
         make.training(1200, paper, batch_tokens=4096, keep="best"),
         make.evaluation(),
     )
     text = Settings(
-        make.data("classification", "builtin:grammar-de?size=9", "imdb", "hub:imdb", tokenizer="bytes"),
+        make.data("classification", "builtin:grammar-de?size=9", "imdb", "hub:imdb", vocab_size=384, tokenizer="bytes"),
         model(512, max_position_embeddings=1000, d_model=256, num_heads=4),
         make.training(600, paper | {"steps": 20_000, "batch_tokens": 32 * 1000}, batch_tokens=8192, keep="best"),
         make.evaluation(limit=2000 if make.scale == "cpu" else None),

@@ -311,12 +311,16 @@ def _likelihoods(
 
 def metrics_of(parts: Sequence[Part], settings: EvaluationSettings) -> dict[str, Metric]:
     """The metrics of an evaluation by name, as far as they compute a value from rows."""
+    return metrics_of_tasks({name: part.task for part in parts for name in part.evaluation_splits(settings.split)})
+
+
+def metrics_of_tasks(tasks: Mapping[str, Task]) -> dict[str, Metric]:
+    """The same of tasks by the names that evaluation gives them; of several, their mean first."""
     # Vectors of words are in the rows already.
     none = {"": np.zeros(1, np.float32)}
     groups = {
-        name: {metric.name: metric for metric in (*part.task.metrics(), *similarities(part.task, none, ""))}
-        for part in parts
-        for name in part.evaluation_splits(settings.split)
+        name: {metric.name: metric for metric in (*task.metrics(), *similarities(task, none, ""))}
+        for name, task in tasks.items()
     }
     if len(groups) == 1:
         return next(iter(groups.values()))
