@@ -16,6 +16,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from synthattn.cli.memory import keep_memory
 from synthattn.cli.settings import command, gather, new_folder
 from synthattn.cli.specs import split
 from synthattn.comparison.compare import Comparison, compare, load_comparison
@@ -60,6 +61,7 @@ def run(
         specs = tuple(split(attention)) if attention is not None else FAMILY
         comparison = Comparison(settings, specs, 1 if seeds is None else seeds, control)
         folder = output or new_folder("compare", settings.data.task)
+    keep_memory()
     shown, close = displays(quiet)
     # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)

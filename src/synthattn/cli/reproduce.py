@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from synthattn.cli.compare import displays
+from synthattn.cli.memory import keep_memory
 from synthattn.cli.specs import split
 from synthattn.messages import suggestion
 from synthattn.reproduction import cost, publish, table1
@@ -16,6 +17,7 @@ from synthattn.reproduction.execute import Execution, Folders, Job, jobs
 from synthattn.reproduction.publish import COMPUTED
 from synthattn.reproduction.recipe import SCALES, Recipe, Scale
 from synthattn.reproduction.recipes import TABLES, recipe
+from synthattn.reproduction.sharing import shared
 from synthattn.reproduction.terminal import show, show_table1
 from synthattn.training.run import Stopped
 
@@ -55,6 +57,7 @@ def run(
         wanted = {name: _rows(recipe(name, _scale(scale), data), rows, table == ALL) for name in trained}
         if rows and not any(wanted.values()):
             raise ValueError(f"no table has a row {rows}")
+        keep_memory()
         folders = Folders(output, work, data)
         for name in trained:
             if rows and not wanted[name]:
@@ -115,7 +118,7 @@ def _run(chosen: Recipe, folders: Folders, rows: list[str], seeds: int | None, r
     # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for number, job in enumerate(missing, 1):
+        for number, job in shared(execution, missing):
             if MAIN and not quiet:
                 _announce(chosen, job, number, len(missing))
             execution.run(job)

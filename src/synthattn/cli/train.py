@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from synthattn.cli import scores
+from synthattn.cli.memory import keep_memory
 from synthattn.cli.settings import command, gather, new_folder
 from synthattn.training.progress import Quiet, display
 from synthattn.training.run import MODEL, SETTINGS, Stopped, saved_settings, train
@@ -30,6 +31,7 @@ def run(
     else:
         settings = gather(config, options, overrides)
         folder = output or _agreed(settings.data.task)
+    keep_memory()
     main = int(os.environ.get("RANK", "0")) == 0
     shown = display(folder.name, quiet) if main else Quiet()
     # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.

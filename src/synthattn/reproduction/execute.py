@@ -131,6 +131,14 @@ class Execution:
                     "another --output and --work"
                 )
 
+    def ready(self, job: Job) -> bool:
+        """Whether all is there that must be made before."""
+        try:
+            self._settings(job)
+        except _NotYetError:
+            return False
+        return True
+
     def run(self, job: Job) -> Entry:
         """Make a run, or go on with it, and keep its record; a failure is a record too."""
         if job.rate is None and job.row == job.part.baseline and job.seed == 0 and job.part.rates:

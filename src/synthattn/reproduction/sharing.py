@@ -1,0 +1,54 @@
+"""Commands for the same table that run side by side, each in its own process, share its runs."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from synthattn.reproduction.execute import Execution, Job, processes
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[bool]:
+    """Whether a run is this process's own, until the block ends, or the process, whatever it dies of."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as file:
+        yield _locked(file.fileno())
+
+
+def _locked(file: int) -> bool:
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):  # where there are no locks, as in some network file systems, nothing is shared
+        return True
+    return True
+
+
+def shared(execution: Execution, missing: Sequence[Job], seconds: float = 5.0) -> Iterator[tuple[int, Job]]:
+    """The runs that are for this process, each held while it is made, with the number of those dealt with.
+
+    What another process is making is waited for, a look every few seconds: if that process is stopped, its run is
+    taken over.
+    """
+    if processes() > 1:  # these make every run together
+        yield from enumerate(missing, 1)
+        return
+    left = list(missing)
+    while left:
+        busy = False
+        for job in left:
+            with held(execution.run_folder(job)) as mine:
+                busy = busy or not mine
+                # The learning rate may hang on what another process is about to find.
+                if not mine or (busy and not execution.ready(job)):
+                    continue
+                left.remove(job)
+                if not execution.done(job):
+                    yield len(missing) - len(left), job
+                break
+        else:
+            time.sleep(seconds)
