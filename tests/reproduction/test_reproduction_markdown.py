@@ -10,7 +10,7 @@ from rich.console import Console
 from sample_outcome import HOSTILE, PLAIN, VERDICTS, sample_outcome
 
 from page_reader import Reader
-from synthattn.reproduction.markdown import about_scale, counted, overview, table, table1
+from synthattn.reproduction.markdown import about_rates, about_scale, counted, overview, table, table1
 from synthattn.reproduction.outcome import Outcome, Part, Row, from_dict
 from synthattn.reproduction.page import page_of_table1
 from synthattn.reproduction.table1 import Synthesized
@@ -177,3 +177,17 @@ def test_table_1_everywhere():
     text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert max(map(len, text.splitlines())) <= 80
     assert "1,048,592" in text
+
+
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [
+        ({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}, "Learning rate: 0.003, for all rows"),
+        ({"0.001": 3.0, "0.003": 2.0, "0.01": 1.5}, "Learning rate: 0.01, the highest that was tried, for all rows"),
+        ({"0.003": 2.0, "0.01": 2.5, "0.001": 1.0}, "Learning rate: 0.001, the lowest that was tried, for all rows"),
+        ({"0.001": 1.0}, "Learning rate: 0.001, for all rows"),
+    ],
+)
+def test_a_rate_at_the_edge_of_those_tried_is_said_to_be(losses, words):
+    part = dataclasses.replace(sample_outcome().parts[0], rates=losses)
+    assert about_rates(part)[0].startswith(words)

@@ -108,6 +108,11 @@ def session(folder: Path) -> None:
     except Stopped as stopped:
         (folder / f"told-{rank}").write_text(str(stopped.step))
     SynthesizerTrainer.training_step = step
+    # A table, of which the first process scores every run while the other would go on.
+    from synthattn.cli import reproduce
+
+    table = folder / "table"
+    assert reproduce.run("lm1b", "tiny", None, "random", 1, table, folder / "work", False, False, False, True) == 0
     # And the command itself.
     from synthattn.cli import main
 
@@ -196,6 +201,16 @@ def test_all_processes_stop_at_the_same_step(both):
     assert [(both / f"told-{rank}").read_text() for rank in (0, 1)] == ["5", "5"]
     found = record.load(both / "told")
     assert (found.status, found.steps) == ("stopped", 5)
+
+
+def test_a_table(both):
+    from synthattn.reproduction import entries
+
+    records = both / "table" / "records" / "lm1b" / "tiny" / "news"
+    found = {str(path.relative_to(records)): entries.load(path).record for path in sorted(records.rglob("*.json"))}
+    assert set(found) == {"rates/0.001.json", "rates/0.003.json", "transformer-0.json", "random-0.json"}
+    assert {one.status for one in found.values()} == {"done"}
+    assert (both / "table" / "README.md").is_file()
 
 
 def test_the_command(both):

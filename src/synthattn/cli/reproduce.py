@@ -110,7 +110,8 @@ def _run(chosen: Recipe, folders: Folders, rows: list[str], seeds: int | None, r
     every = list(jobs(chosen, rows, seeds))
     missing = [job for job in every if not execution.done(job)]
     begun = [job for job in missing if execution.run_folder(job).exists()]
-    if missing and not resume and (begun or len(missing) < len(every)):
+    # Of several processes the first may have begun already when another looks.
+    if MAIN and missing and not resume and (begun or len(missing) < len(every)):
         raise ValueError(
             f"{len(every) - len(missing)} of {len(every)} runs of {chosen.table} are in {folders.results} already; "
             "go on with --resume, or name another --output and --work"

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data,
 from synthattn.training.settings import ModelSettings, Settings, as_dict
 
 SPEED_ROUNDS = 11
+WAIT = 1.0
+"""Seconds between looks whether another process is ready."""
 CHOICE = "rates"
 """The folder of the runs that a learning rate is chosen from."""
 
@@ -168,6 +171,10 @@ class Execution:
             if found.status == "done":
                 entries.copy_rows(folder, self.kept(job))
             entry.save(self.kept(job), self.folders.hidden)
+        else:
+            # The first process still scores; what comes next may hang on it. A collective would give up after a while.
+            while not self.done(job):
+                time.sleep(WAIT)
         return entry
 
     def settings(self, job: Job) -> Settings:

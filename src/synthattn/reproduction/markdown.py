@@ -182,7 +182,11 @@ def about_rates(part: Part) -> tuple[str, list[tuple[str, str, str, bool]]]:
     if not part.rates:
         return "", []
     best = min(part.rates, key=lambda rate: part.rates[rate])
-    words = f"Learning rate: {best} for all rows, after the validation loss of {part.baseline}:"
+    tried = sorted(part.rates, key=float)
+    # A baseline that is not tuned makes every claim worthless, so readers are told where it may not be.
+    edge = {tried[-1]: ", the highest that was tried", tried[0]: ", the lowest that was tried"}.get(best, "")
+    edge = edge if len(tried) > 1 else ""
+    words = f"Learning rate: {best}{edge}, for all rows, after the validation loss of {part.baseline}:"
     return words, [
         (rate, digits(loss, 4), part.rate_runs.get(rate, ""), rate == best) for rate, loss in part.rates.items()
     ]
