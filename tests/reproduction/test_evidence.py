@@ -87,6 +87,20 @@ def test_every_number_leads_to_its_record(results):
     assert len(next(row for row in part.rows if row.name == "Transformer").runs) == 3
 
 
+def test_rates_are_in_order(results):
+    keep(results, "Transformer", 0, np.ones(400), 1e-2, 3.0, "rates/0.00")
+    assert list(evidence.collect(results, "encoding").parts[0].rates) == ["0.001", "0.003", "0.01"]
+
+
+def test_rows_have_the_curve_of_their_first_seed(results):
+    for row in evidence.collect(results, "encoding").parts[0].rows:
+        entry = entries.load(results / row.runs[0].record) if row.runs else None
+        assert row.validation == (
+            [] if entry is None else [list(map(float, point)) for point in entry.record.validation]
+        )
+        assert not row.runs or row.validation
+
+
 def test_rates_are_those_that_were_tried(results):
     part = evidence.collect(results, "encoding").parts[0]
     assert part.rates == {"0.001": 2.0, "0.003": 1.5}

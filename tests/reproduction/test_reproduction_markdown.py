@@ -184,7 +184,7 @@ def test_table_1_everywhere():
     [
         ({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}, "Learning rate: 0.003, for all rows"),
         ({"0.001": 3.0, "0.003": 2.0, "0.01": 1.5}, "Learning rate: 0.01, the highest that was tried, for all rows"),
-        ({"0.003": 2.0, "0.01": 2.5, "0.001": 1.0}, "Learning rate: 0.001, the lowest that was tried, for all rows"),
+        ({"0.001": 1.0, "0.003": 2.0, "0.01": 2.5}, "Learning rate: 0.001, the lowest that was tried, for all rows"),
         ({"0.001": 1.0}, "Learning rate: 0.001, for all rows"),
     ],
 )

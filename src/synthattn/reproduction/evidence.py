@@ -67,6 +67,7 @@ def collect(results: Path, table: str) -> outcome.Outcome:
 
 def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path) -> outcome.Part:
     tried = [entry for entry in found if entry.candidate and entry.record.status == "done"]
+    tried.sort(key=lambda entry: entry.rate)
     runs = _by_row(found)
     known = _metrics(runs) or _metrics_of(_task_names(part))
     # A suite of which some tasks are missing has another mean, which comes first.
@@ -181,6 +182,7 @@ def _row(
         result.speed = outcome.Speed(1.0, 1.0, 1.0)
     if first.after:
         result.look = outcome.Look(first.before, first.after)
+    result.validation = [[float(step), float(loss)] for step, loss in first.record.validation if math.isfinite(loss)]
     result.runs = [
         outcome.Run(
             seed, _relative(entry, results), entry.command, round(entry.record.times.get("training_seconds", 0.0), 1)

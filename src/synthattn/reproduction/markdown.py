@@ -29,6 +29,7 @@ from synthattn.report.tables import (
     typed_alike,
     whole,
 )
+from synthattn.reproduction import learning
 from synthattn.reproduction.outcome import FILE, JUDGEMENTS, Outcome, Part, Published, Row, Verdict
 from synthattn.reproduction.table1 import Synthesized
 
@@ -182,7 +183,7 @@ def about_rates(part: Part) -> tuple[str, list[tuple[str, str, str, bool]]]:
     if not part.rates:
         return "", []
     best = min(part.rates, key=lambda rate: part.rates[rate])
-    tried = sorted(part.rates, key=float)
+    tried = list(part.rates)
     # A baseline that is not tuned makes every claim worthless, so readers are told where it may not be.
     edge = {tried[-1]: ", the highest that was tried", tried[0]: ", the lowest that was tried"}.get(best, "")
     edge = edge if len(tried) > 1 else ""
@@ -312,6 +313,7 @@ def _part(part: Part) -> list[str]:
     lines += ["", *(f"{n}. {safe(note)}" for n, note in enumerate(notes, 1))] if notes else []
     below = [f"{name}: {metric.definition} ({better(part, name)})." for name, metric in part.metrics.items()]
     below += how_certain(part)
+    below += filter(None, [learning.about(part)])
     below += [f"The paper's experiment: {part.published_note}"] if part.published_note else []
     below += [f"Doubt about the published numbers: {part.published_doubt}"] if part.published_doubt else []
     lines += ["", *(f"- {safe(text)}" for text in below)] if below else []

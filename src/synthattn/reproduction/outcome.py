@@ -80,6 +80,8 @@ class Row:
     speed: Speed | None = None
     """Of a training step."""
     look: Look | None = None
+    validation: list[list[float]] = field(default_factory=list)
+    """Of the first seed: steps, and the validation loss after each."""
     runs: list[Run] = field(default_factory=list)
     published: dict[str, Published] = field(default_factory=dict)
     """By our metric; ``parameters`` (in millions) and ``speed`` (steps per second) may be among them."""
@@ -105,7 +107,7 @@ class Part:
     facts: dict[str, str] = field(default_factory=dict)
     """What was equal for all rows: data, preset, steps, batch, schedule, learning rate; in the order to show them."""
     rates: dict[str, float] = field(default_factory=dict)
-    """By learning rate, the validation loss of the baseline; the best was taken for all. Empty where there was one."""
+    """By learning rate, lowest first, the validation loss of the baseline; the best was taken for all."""
     rate_runs: dict[str, str] = field(default_factory=dict)
     """By learning rate, the path of the record."""
     note: str = ""

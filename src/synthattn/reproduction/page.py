@@ -11,6 +11,7 @@ from synthattn.report.document import document, text_file
 from synthattn.report.picture import COLOURS, GREY, LETTER, Axis, shape, svg_frame, svg_line, svg_text
 from synthattn.report.results import Difference, Histogram
 from synthattn.report.tables import NOTHING, Cell, digits, duration, signed
+from synthattn.reproduction import learning
 from synthattn.reproduction.markdown import (
     AGREES,
     ROOT,
@@ -137,7 +138,7 @@ def _part(part: Part, root: str) -> str:
     lines = [f'<p class="scale">{badge}{escape(about_scale(part.scale, [part]))}</p>']
     lines += [f"<p>{escape(part.note)}</p>"] if part.note else []
     lines += [_facts(part.facts)] if part.facts else []
-    lines += [_rates(part, root), _table(part), _plots(part), _runs(part, root), _looks(part)]
+    lines += [_rates(part, root), _table(part), _plots(part), _learning(part), _runs(part, root), _looks(part)]
     return "\n".join(filter(None, lines))
 
 
@@ -276,6 +277,14 @@ def _plots(part: Part) -> str:
     if others:
         lines.append(f'<details><summary>Other metrics</summary><div class="plots wide">{others}</div></details>')
     return "\n".join(lines)
+
+
+def _learning(part: Part) -> str:
+    drawn = learning.plot(part)
+    if not drawn:
+        return ""
+    title = f"<h3>Differences from {escape(part.baseline)} while training</h3>"
+    return f'{title}\n<p class="note">{escape(learning.about(part))}</p>\n<figure class="curves">{drawn}</figure>'
 
 
 def _gaps(part: Part, metric: str) -> list[Gap]:

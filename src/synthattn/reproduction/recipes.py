@@ -363,7 +363,9 @@ def heads(make: Maker) -> tuple[Part, ...]:
     title = make.title("news sentences of WMT", "LM1B")
     note = "Which task the paper used is not known; the numbers of its table could not be found."
     metrics = ("word-perplexity", "token-perplexity")
-    rates = {"tiny": (1e-3,), "cpu": (6e-3,), "paper": ()}[make.scale]  # the one that suits the Transformer of lm1b best
+    rates = {"tiny": (1e-3,), "cpu": (6e-3,), "paper": ()}[
+        make.scale
+    ]  # the one that suits the Transformer of lm1b best
     return (Part("heads", title, _news(make), rows, metrics, rates=rates, note=note),)
 
 
