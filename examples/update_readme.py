@@ -1,9 +1,10 @@
-"""Put the table, the answer and the picture of a comparison into the README.
+"""Put the table, the answer and the picture of a comparison into the README, or keep one in another folder of docs.
 
     python examples/update_readme.py RUN
+    python examples/update_readme.py RUN docs/multi30k
 
 What the README says about results is made by this from ``RUN/results.json``, which is kept in ``docs/demo`` without
-its pictures of attention; a test makes it again and compares.
+its pictures of attention; a test makes it again and compares. So it does with the table of another folder.
 """
 
 import dataclasses
@@ -48,13 +49,34 @@ def slim(results: Results) -> Results:
     return dataclasses.replace(results, variants=variants, samples=[])
 
 
+def without_folders(text: str, source: str) -> str:
+    """Paths of the machine are of no use to others: data goes by its name."""
+    place = Path(source)
+    return re.sub(r" --output [^ \"]+", "", text.replace(source, place.name) if place.is_absolute() else text)
+
+
+def page(results: Results) -> str:
+    """Of a comparison that is kept: what was asked, the answer, the table."""
+    answer = "\n".join(f"> {paragraph}\n>" for paragraph in results.answer).removesuffix("\n>")
+    took = f"{results.hardware['cores']} cores, {tables.duration(results.seconds)}"
+    title = f"# {results.task}: {Path(results.data).name}, {results.facts['training']}"
+    return f"{title}\n\n```\n{results.command}\n```\n\n{answer}\n\n{tables.markdown(results)}\n({took}.)\n"
+
+
 def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit("give the folder of a comparison: python examples/update_readme.py RUN")
+    if len(sys.argv) not in (2, 3):
+        sys.exit("give the folder of a comparison: python examples/update_readme.py RUN [FOLDER]")
     results = slim(load(Path(sys.argv[1]) / "results.json"))
-    DEMO.mkdir(parents=True, exist_ok=True)
-    results.save(DEMO / "results.json")
-    (DEMO / "picture.svg").write_text(picture(results))
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else DEMO
+    folder.mkdir(parents=True, exist_ok=True)
+    results.save(folder / "results.json")
+    kept = without_folders((folder / "results.json").read_text(), results.data)
+    (folder / "results.json").write_text(kept)
+    results = load(folder / "results.json")
+    (folder / "picture.svg").write_text(picture(results))
+    if folder != DEMO:
+        (folder / "README.md").write_text(page(results))
+        return
     readme = ROOT / "README.md"
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
     text = f"{BEGIN}\n\n{part(results)}\n\n{END}"

@@ -79,6 +79,17 @@ def test_the_results_in_the_readme_are_those_of_the_run_that_is_kept():
     assert (ROOT / "docs" / "demo" / "picture.svg").read_text() == picture(results)
 
 
+def test_a_comparison_that_is_kept_is_shown_as_it_was():
+    from synthattn.report.picture import picture
+    from synthattn.report.results import load
+
+    made = runpy.run_path(str(ROOT / "examples" / "update_readme.py"))
+    folder = ROOT / "docs" / "multi30k"
+    results = load(folder / "results.json")
+    assert (folder / "README.md").read_text() == made["page"](results)
+    assert (folder / "picture.svg").read_text() == picture(results)
+
+
 def test_the_figures_on_performance_are_those_of_the_records_that_are_kept():
     from synthattn.bench.page import page
 
