@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from synthattn.report.results import Difference
+from synthattn.report.tables import digits
 from synthattn.reproduction.outcome import Judgement, Part, Row, Verdict
 
 Finding = tuple[Judgement, str]
@@ -86,7 +87,7 @@ def within(text: str, where: str, part: str, row: str, of: str, share: float, me
             return "not run", f"{row} and {of} have not both been run"
         margin = share * gap.than
         low, high = _gain(found, name, gap.difference)
-        said = f"{_said(row, of, name, gap)}; up to {margin:.2g} worse ({share:.0%}) is nearly as good"
+        said = f"{_said(row, of, name, gap)}; up to {digits(margin, 2)} worse ({share:.0%}) is nearly as good"
         if low > -margin:
             return "holds", f"{said}; all of the interval is within"
         if high < -margin:
