@@ -2,6 +2,7 @@
 
 import re
 from itertools import pairwise
+from typing import Any
 from xml.etree import ElementTree
 
 from synthattn.reproduction import learning
@@ -53,7 +54,7 @@ def test_nothing_to_say_without_a_baseline_or_others():
 
 
 def test_lines_end_where_the_difference_is():
-    svg = ElementTree.fromstring(learning.plot(part()))
+    svg: Any = ElementTree.fromstring(learning.plot(part()))
     space = "{http://www.w3.org/2000/svg}"
     lines = {g.findtext(f"{space}text"): g.find(f"{space}path") for g in svg.iter(f"{space}g")}
     assert list(lines) == ["Fast", "Slow & <b>bold</b>"]
@@ -67,7 +68,7 @@ def test_lines_end_where_the_difference_is():
 
 def test_labels_do_not_hide_each_other():
     losses = {"Transformer": (3.0, 3.0, 3.0, 3.0)} | {f"row {n}": (2.0, 2.5, 2.9, 3.0 + n / 1000) for n in range(9)}
-    svg = ElementTree.fromstring(learning.plot(part(losses)))
+    svg: Any = ElementTree.fromstring(learning.plot(part(losses)))
     heights = sorted(float(g.find("{*}text").get("y")) for g in svg.iter("{http://www.w3.org/2000/svg}g"))
     assert len(heights) == 9
     assert all(other - one >= learning.APART - 0.5 for one, other in pairwise(heights))
