@@ -121,7 +121,7 @@ def translation(make: Maker) -> tuple[Part, ...]:
         title = make.title(f"Multi30k, English to {word}", f"WMT'14, English to {word}")
         metrics = ("bleu", "tokenized-bleu", "chrf")
         table, of = published.TABLE_2_TRANSLATION, f"WMT'14 English to {word}"
-        longer = "; four rows after 3,500 steps, hardly to be told apart any more, are in docs/multi30k"
+        longer = "; four rows with 3,500 steps at half the rate, not to be told apart, are in docs/multi30k"
         note = make.note(
             "captions of images, short and simple beside the news of WMT'14, and few steps, of which those profit that "
             f"learn fast{longer if name == 'en-de' else ''}"
