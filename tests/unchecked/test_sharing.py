@@ -34,7 +34,9 @@ class Runs:
 
 
 def shared(runs: Any, jobs: Any, seconds: float = 0.01) -> Any:
-    return sharing.shared(runs, jobs, seconds)
+    for number, execution, job in sharing.shared([(runs, job) for job in jobs], seconds):
+        assert execution is runs
+        yield number, job
 
 
 def work(runs, jobs):
@@ -67,6 +69,21 @@ def test_a_run_that_another_process_has_is_waited_for(tmp_path):
         runs.run("rate")
     thread.join(20)
     assert numbers == [(2, "row")]  # the other is done
+
+
+def test_another_table_goes_on_meanwhile(tmp_path):
+    first, second = Runs(tmp_path / "first"), Runs(tmp_path / "second")
+    tasks: Any = [(first, "rate"), (first, "row"), (second, "rate"), (second, "row")]
+    made = []
+    with held(tmp_path / "first" / "rate"):
+        found = sharing.shared(tasks, 0.01)
+        for _ in range(2):
+            _, execution, job = next(found)
+            execution.run(job)
+            made.append((execution, job))
+        first.run("rate")
+    made += [(execution, job) for _, execution, job in found]
+    assert made == [(second, "rate"), (second, "row"), (first, "row")]
 
 
 def test_a_run_of_a_process_that_was_stopped_is_taken_over(tmp_path):

@@ -3,7 +3,7 @@
 import os
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -59,14 +59,12 @@ def run(
             raise ValueError(f"no table has a row {rows}")
         keep_memory()
         folders = Folders(output, work, data)
-        for name in trained:
-            if rows and not wanted[name]:
-                continue
-            code = _run(recipe(name, _scale(scale), data), folders, wanted[name], seeds, resume, quiet)
-            if code:
-                if MAIN:
-                    publish.publish(output, [name])
-                return code
+        chosen = [recipe(name, _scale(scale), data) for name in trained if wanted[name] or not rows]
+        code = _run(table, chosen, folders, wanted, seeds, resume, quiet)
+        if code:
+            if MAIN:
+                publish.publish(output, trained)
+            return code
     if not MAIN:
         return 0
     # Figures of attention weights are of the runs of all tables.
@@ -104,28 +102,39 @@ def _check_data(scale: str, data: Path | None, tables: Sequence[str]) -> None:
                     raise ValueError(f"{table} needs the data set {place.name}, there is no folder {place}")
 
 
-def _run(chosen: Recipe, folders: Folders, rows: list[str], seeds: int | None, resume: bool, quiet: bool) -> int:
+def _run(
+    table: str,
+    chosen: Sequence[Recipe],
+    folders: Folders,
+    rows: Mapping[str, list[str]],
+    seeds: int | None,
+    resume: bool,
+    quiet: bool,
+) -> int:
     shown, close = displays(quiet or not MAIN)
-    execution = Execution(chosen, folders, shown)
-    every = list(jobs(chosen, rows, seeds))
-    missing = [job for job in every if not execution.done(job)]
-    begun = [job for job in missing if execution.run_folder(job).exists()]
-    # Of several processes the first may have begun already when another looks.
-    if MAIN and missing and not resume and (begun or len(missing) < len(every)):
-        raise ValueError(
-            f"{len(every) - len(missing)} of {len(every)} runs of {chosen.table} are in {folders.results} already; "
-            "go on with --resume, or name another --output and --work"
-        )
+    missing: list[tuple[Execution, Job]] = []
+    for one in chosen:
+        execution = Execution(one, folders, shown)
+        every = list(jobs(one, rows[one.table], seeds))
+        new = [job for job in every if not execution.done(job)]
+        begun = any(execution.run_folder(job).exists() for job in new)
+        # Of several processes the first may have begun already when another looks.
+        if MAIN and new and not resume and (begun or len(new) < len(every)):
+            raise ValueError(
+                f"{len(every) - len(new)} of {len(every)} runs of {one.table} are in {folders.results} already; "
+                "go on with --resume, or name another --output and --work"
+            )
+        missing += ((execution, job) for job in new)
     # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for number, job in shared(execution, missing):
+        for number, execution, job in shared(missing):
             if MAIN and not quiet:
-                _announce(chosen, job, number, len(missing))
+                _announce(execution.recipe, job, number, len(missing))
             execution.run(job)
     except (Stopped, KeyboardInterrupt):
         close()
-        words = ["synthattn", "reproduce", chosen.table, "--scale", chosen.scale, "--resume"]
+        words = ["synthattn", "reproduce", table, "--scale", chosen[0].scale, "--resume"]
         text = f"stopped; all that was done is kept. Go on with: {shlex.join(words)} and the other options as before"
         Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
         return 130

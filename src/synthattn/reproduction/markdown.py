@@ -38,6 +38,10 @@ PAGE, TABLE = "page.html", "table.md"
 ROOT = "../"
 """From there to the folder of all results."""
 
+CAUTION = (
+    "Each is judged by itself, with 95 %: among so many, a few verdicts may be chance, the more so where there is but one "
+    "run of a row, whose interval does not know how far another start of the training would have gone."
+)
 AGREES = {True: "text and numbers agree", False: "text and numbers disagree", None: ""}
 """Whether the paper's own numbers say what its text says."""
 
@@ -427,7 +431,7 @@ def overview(outcomes: Sequence[Outcome], with_table1: bool = False) -> str:
         "- **undecided**: what they show may be chance.",
         "- **not run**: rows that it needs are missing.",
     ]
-    lines += ["", counted(verdicts)] if verdicts else []
+    lines += ["", f"{counted(verdicts)} {CAUTION}"] if verdicts else []
     scales = list(dict.fromkeys(part.scale for part in parts))
     lines += ["", "How large these experiments are:", ""] if scales else []
     lines += [f"- **{safe(scale)}**: {safe(about_scale(scale, parts))}" for scale in scales]

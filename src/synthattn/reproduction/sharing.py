@@ -1,4 +1,4 @@
-"""Commands for the same table that run side by side, each in its own process, share its runs."""
+"""Commands for the same tables that run side by side, each in its own process, share their runs."""
 
 import contextlib
 import time
@@ -28,27 +28,28 @@ def _locked(file: int) -> bool:
     return True
 
 
-def shared(execution: Execution, missing: Sequence[Job], seconds: float = 5.0) -> Iterator[tuple[int, Job]]:
+def shared(missing: Sequence[tuple[Execution, Job]], seconds: float = 5.0) -> Iterator[tuple[int, Execution, Job]]:
     """The runs that are for this process, each held while it is made, with the number of those dealt with.
 
-    What another process is making is waited for, a look every few seconds: if that process is stopped, its run is
-    taken over.
+    What another process is making is passed over for what comes after it, and waited for at the end, a look every few
+    seconds: if that process is stopped, its run is taken over.
     """
     if processes() > 1:  # these make every run together
-        yield from enumerate(missing, 1)
+        yield from ((number, *task) for number, task in enumerate(missing, 1))
         return
     left = list(missing)
     while left:
         busy = False
-        for job in left:
+        for task in left:
+            execution, job = task
             with held(execution.run_folder(job)) as mine:
                 busy = busy or not mine
-                # The learning rate may hang on what another process is about to find.
+                # A learning rate, or a model to start from, may be what another process is about to have.
                 if not mine or (busy and not execution.ready(job)):
                     continue
-                left.remove(job)
+                left.remove(task)
                 if not execution.done(job):
-                    yield len(missing) - len(left), job
+                    yield len(missing) - len(left), execution, job
                 break
         else:
             time.sleep(seconds)
