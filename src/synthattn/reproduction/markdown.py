@@ -39,8 +39,8 @@ ROOT = "../"
 """From there to the folder of all results."""
 
 CAUTION = (
-    "Each is judged by itself, with 95 %: among so many, a few verdicts may be chance, the more so where there is but one "
-    "run of a row, whose interval does not know how far another start of the training would have gone."
+    "Each is judged by itself, with 95 %: among so many, a few verdicts may be chance, the more so where there is "
+    "but one run of a row, whose interval does not know how far another start of the training would have gone."
 )
 AGREES = {True: "text and numbers agree", False: "text and numbers disagree", None: ""}
 """Whether the paper's own numbers say what its text says."""
