@@ -558,6 +558,27 @@ def test_sources_are_joined(two: tuple[Path, Path]):
     assert open_source(name).fingerprint() != before
 
 
+def test_the_beginning_of_a_joined_split_is_like_the_whole(two: tuple[Path, Path]):
+    one, other = two
+    for folder, count in ((one, 100), (other, 230)):
+        lines = [f"{folder.name} {n}" for n in range(count)]
+        make(folder, {"train.txt": "\n".join(lines), "dev.txt": "\n".join(lines)})
+    (other / "train.jsonl").unlink()
+    (other / "valid.jsonl").unlink()
+    source = open_source(f"{one} + {other}")
+    texts = [row["text"] for row in fields(source, "validation")]
+    assert len(set(texts)) == len(texts) == 330
+    for folder in two:  # in the order of their source
+        assert [text for text in texts if text.startswith(f"{folder.name} ")] == [
+            row["text"] for row in fields(open_source(str(folder)), "validation")
+        ]
+    for part in (33, 66, 165):
+        assert abs(sum(text.startswith(f"{one.name} ") for text in texts[:part]) - part * 100 / 330) < 5
+    assert [row["text"] for row in fields(source)] == sorted(
+        (row["text"] for row in fields(source)), key=lambda text: text.startswith(f"{other.name} ")
+    )
+
+
 def test_joined_sources_may_be_of_any_kind(two: tuple[Path, Path], hub: "FakeHub"):
     one, _ = two
     source = open_source(f"{one}/dev.txt +  builtin:dialogue?size=3 + hub:imdb")

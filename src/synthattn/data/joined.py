@@ -1,6 +1,7 @@
 """Several sources as one, such as two corpora to learn from at once."""
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 
@@ -8,9 +9,14 @@ from synthattn.data.files import shown
 from synthattn.data.source import Record, Source
 from synthattn.messages import suggestion
 
+TURNS = 20
+"""Few: a text is read on across records, and where a turn ends is another source's."""
+
 
 class Joined:
-    """The splits that all sources have, each with the records of the first source, then of the second, and so on.
+    """The splits that all sources have: for training the records of the first source, then of the second, and so on;
+    others in turns, a stretch of each, so that the beginning of a split, which may be all that is looked at, is like
+    the whole.
 
     Records keep the columns of their own source. Messages begin with its name, since files of different folders are
     mostly called the same. A split that only some have is left out and noted: held-out records of one source alone
@@ -45,16 +51,27 @@ class Joined:
         return self._read(split)
 
     def fingerprint(self) -> str:
-        state = json.dumps([source.fingerprint() for source in self.sources])
+        state = json.dumps([TURNS, *(source.fingerprint() for source in self.sources)])
         return hashlib.sha256(state.encode()).hexdigest()
 
     def _read(self, split: str) -> Iterator[Record]:
-        for source in self.sources:
-            try:
-                for record in source.read(split):
-                    yield Record(record.fields, _of(source, record.where))
-            except ValueError as error:
-                raise ValueError(_of(source, str(error))) from None
+        if split == "train":  # what is learned from is shuffled, and may be too much to be counted first
+            for source in self.sources:
+                yield from _read(source, split)
+            return
+        counts = [sum(1 for _ in _read(source, split)) for source in self.sources]
+        readers = [_read(source, split) for source in self.sources]
+        for turn in range(TURNS):
+            for count, reader in zip(counts, readers, strict=True):
+                yield from itertools.islice(reader, count * (turn + 1) // TURNS - count * turn // TURNS)
+
+
+def _read(source: Source, split: str) -> Iterator[Record]:
+    try:
+        for record in source.read(split):
+            yield Record(record.fields, _of(source, record.where))
+    except ValueError as error:
+        raise ValueError(_of(source, str(error))) from None
 
 
 def _of(source: Source, text: str) -> str:

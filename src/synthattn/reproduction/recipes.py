@@ -260,7 +260,9 @@ def c4(make: Maker) -> tuple[Part, ...]:
             rates=RATES[make.scale],
             speed=True,
             looks=True,
-            note=make.note("2 + 1.7 million words; scored on the first 1,000 pieces of the test set"),
+            note=make.note(
+                "2 + 1.7 million words; scored on the first 1,000 pieces of the test sets, in which the two take turns"
+            ),
         ),
     )
 
