@@ -12,7 +12,7 @@ from sample_outcome import HOSTILE, PLAIN, VERDICTS, sample_outcome
 from page_reader import Reader
 from synthattn.reproduction.markdown import about_rates, about_scale, counted, overview, table, table1
 from synthattn.reproduction.outcome import Outcome, Part, Row, from_dict
-from synthattn.reproduction.page import page_of_table1
+from synthattn.reproduction.page import page, page_of_table1
 from synthattn.reproduction.table1 import Synthesized
 from synthattn.reproduction.terminal import show, show_table1
 
@@ -94,6 +94,7 @@ def test_the_overview_has_all_claims_links_doubts_and_differences():
         "Tables and records",
         "Doubts in the published numbers",
         "What came out differently",
+        "Which models changed places",
         "Where the paper's own numbers contradict its text",
     ]
     for verdict in VERDICTS:
@@ -111,7 +112,8 @@ def test_the_overview_has_all_claims_links_doubts_and_differences():
     assert sections[3].count("The baseline may differ in more than its attention") == 1
     assert sections[4].count("\n- ") == 1
     assert "Random is 3.6 worse" in sections[4]
-    assert sections[5].count("\n- ") == 2
+    assert sections[5].count("\n- ") == 1
+    assert sections[6].count("\n- ") == 2
 
 
 def test_an_overview_of_nothing():
@@ -134,9 +136,48 @@ def test_what_a_scale_means_is_counted_and_not_typed():
 
 
 def test_counting_of_verdicts():
-    assert counted(VERDICTS[:1]) == "1 claim of the paper; here 1 does not hold."
+    assert counted(VERDICTS[:1]) == "1 claim of the paper's text; here 1 does not hold."
     twice = counted([*VERDICTS, *VERDICTS])
-    assert twice == "8 claims of the paper; here 2 hold, 2 do not hold, 2 are undecided, 2 were not run."
+    assert twice == "8 claims of the paper's text; here 2 hold, 2 do not hold, 2 are undecided, 2 were not run."
+    single = [dataclasses.replace(one, runs=1) for one in VERDICTS[:3]]
+    other = [dataclasses.replace(VERDICTS[1], kind="table"), dataclasses.replace(VERDICTS[3], kind="elsewhere")]
+    assert counted([*single, *other]) == (
+        "5 claims, 3 of the paper's text, 1 read from its tables, 1 of another paper; here 2 hold (1 of them in one "
+        "run), 1 does not hold (in one run), 1 is undecided (in one run), 1 was not run."
+    )
+
+
+def test_what_rests_on_one_run_is_marked():
+    outcome = sample_outcome()
+    outcome.verdicts[1] = dataclasses.replace(outcome.verdicts[1], runs=1)
+    assert "| **holds** (in one run) |" in overview([outcome])
+    assert "holds (in one run)</span>" in page(outcome)
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    show(outcome, console)
+    assert "(in one run)" in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_table_cannot_contradict_itself():
+    outcome = sample_outcome()
+    assert overview([outcome]).count("text and numbers disagree") == 2
+    outcome.verdicts = [dataclasses.replace(one, kind="table") for one in outcome.verdicts]
+    for text in (overview([outcome]), page(outcome)):
+        assert "agree" not in text
+    assert "Nowhere, as far as is known." in overview([outcome])
+
+
+def test_models_that_changed_places_are_named():
+    """Random + Vanilla is better here, and worse in the paper; the others are worse in both."""
+    outcome = sample_outcome()
+    (line,) = [line for line in overview([outcome]).splitlines() if line.startswith("- ") and "in the paper" in line]
+    assert line.translate(PLAIN) == (
+        '- &lt;b>&" (Table 2: language modelling, news, cpu): word-perplexity -1.50 [-2.80, -0.20] from Transformer; '
+        "in the paper +1.84 (perplexity, LM1B)."
+    )
+    score = outcome.parts[0].rows[2].scores["word-perplexity"]
+    assert score.difference is not None
+    score.difference.high = 0.1
+    assert "\nNone.\n" in overview([outcome])
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])

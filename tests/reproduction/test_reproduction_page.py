@@ -27,7 +27,7 @@ def attacked(found: Any) -> Any:
     """The same, with every text followed by one that tries to leave where it stands."""
     if dataclasses.is_dataclass(found) and not isinstance(found, type):
         values = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
-        return type(found)(**{name: v if name == "judgement" else attacked(v) for name, v in values.items()})
+        return type(found)(**{name: v if name in ("judgement", "kind") else attacked(v) for name, v in values.items()})
     if isinstance(found, str):
         return found + ATTACK
     if isinstance(found, list):
@@ -156,7 +156,7 @@ def test_verdicts_come_first_with_words_and_not_colours_alone():
     found = re.findall('<span class="(word [a-z]+)">([a-z ]+)</span>', text)
     assert set(found) == set(zip(kinds, JUDGEMENTS, strict=True))
     assert reader.text("p").count(
-        "4 claims of the paper; here 1 holds, 1 does not hold, 1 is undecided, 1 was not run."
+        "4 claims of the paper's text; here 1 holds, 1 does not hold, 1 is undecided, 1 was not run."
     )
     # Where its numbers do not say what its text says.
     assert [text for tag, text in reader.texts if tag == "span" and "disagree" in text] == [

@@ -12,7 +12,7 @@ from synthattn.report import published
 from synthattn.report.results import Metric as Shown
 from synthattn.report.results import Score
 from synthattn.reproduction import outcome
-from synthattn.reproduction.claims import Apart, Gap, verdicts
+from synthattn.reproduction.claims import Apart, Gap, Number, Printed, verdicts
 from synthattn.reproduction.entries import Entry, load_all
 from synthattn.reproduction.execute import chosen_rate
 from synthattn.reproduction.recipe import SCALES, Part, Recipe, Row
@@ -31,6 +31,8 @@ TITLES = {
     "heads": "The number of heads",
     "lra": "Long Range Arena",
 }
+COSTS = {"steps per second": "speed", "TFLOPs": "gigaflop"}
+"""By what the paper calls it, what it is here."""
 DRAWS, FEW_DRAWS = 1000, 200
 """Of the bootstrap, for the main metric and for the others."""
 
@@ -47,7 +49,8 @@ def collect(results: Path, table: str) -> outcome.Outcome:
         if own or (not found and chosen.scale == "cpu"):
             for part in chosen.parts:
                 runs = [entry for entry in own if entry.part == part.name]
-                parts.append((_part(chosen, part, runs, results), _differences(runs)))
+                shown = _part(chosen, part, runs, results)
+                parts.append((shown, _differences(runs), _printed(part, list(shown.metrics))))
     # Tiny runs show that a command works, and nothing else: beside real ones they would only be in the way.
     parts = [one for one in parts if one[0].scale != "tiny"] or parts
     made = {
@@ -61,7 +64,7 @@ def collect(results: Path, table: str) -> outcome.Outcome:
     notes += _left_out(found)
     notes.append("P-values of the first metric of a part are adjusted for the number of its rows (Holm).")
     return outcome.Outcome(
-        table, TITLES[table], [part for part, _ in parts], verdicts(table, parts), notes, sorted(made)
+        table, TITLES[table], [part for part, _, _ in parts], verdicts(table, parts), notes, sorted(made)
     )
 
 
@@ -287,13 +290,29 @@ def _published(part: Part, row: Row, names: Sequence[str]) -> dict[str, outcome.
     found: dict[str, Any] = {}
     for column in _columns(part):
         value = theirs.values[table.columns.index(column)]
-        name = _ours(column, names) or {"steps per second": "speed", "TFLOPs": "gigaflop"}.get(column.metric)
+        name = _ours(column, names) or COSTS.get(column.metric)
         if name is None or math.isnan(value):
             continue
         found[name] = outcome.Published(round(math.exp(value), 2) if column.logarithm else value, source, theirs.doubt)
     if theirs.parameters is not None:
         found["parameters"] = outcome.Published(float(theirs.parameters), source, theirs.doubt)
     return found
+
+
+def _printed(part: Part, names: Sequence[str]) -> Printed:
+    """The paper's numbers as they stand there, of all of its rows, also of those that are not run at a scale."""
+    table = part.published
+
+    def printed(row: str, metric: str) -> Number | None:
+        theirs = None if table is None else next((one for one in table.rows if one.name == row), None)
+        for column in _columns(part) if table is not None and theirs is not None else []:
+            value = theirs.values[table.columns.index(column)]
+            if metric == _ours(column, names) or metric == COSTS.get(column.metric):
+                source = published.SHORT.get(theirs.source, theirs.source)
+                return None if math.isnan(value) else Number(value, column.metric, source, column.logarithm)
+        return None
+
+    return printed
 
 
 def _facts(part: Part, found: Sequence[Entry]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import math
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -30,6 +30,7 @@ from synthattn.report.tables import (
     whole,
 )
 from synthattn.reproduction import learning
+from synthattn.reproduction.claims import main_metric, read_beside
 from synthattn.reproduction.outcome import FILE, JUDGEMENTS, Outcome, Part, Published, Row, Verdict
 from synthattn.reproduction.table1 import Synthesized
 
@@ -39,9 +40,10 @@ ROOT = "../"
 """From there to the folder of all results."""
 
 CAUTION = (
-    "Each is judged by itself, with 95 %: among so many, a few verdicts may be chance, the more so where there is "
-    "but one run of a row, whose interval does not know how far another start of the training would have gone."
+    "Each is judged by itself, scores with 95 %: among so many, a few verdicts may be chance, and the more so those of "
+    "one run of each row, whose interval does not know how far another start of the training would have gone."
 )
+ONE_RUN = "in one run"
 AGREES = {True: "text and numbers agree", False: "text and numbers disagree", None: ""}
 """Whether the paper's own numbers say what its text says."""
 
@@ -212,12 +214,38 @@ def counted(verdicts: Sequence[Verdict]) -> str:
     one = {"undecided": "is undecided", "not run": "was not run"}
     several = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided", "not run": "were not run"}
     count = Counter(verdict.judgement for verdict in verdicts)
+    single = Counter(verdict.judgement for verdict in verdicts if verdict.runs == 1)
     texts = [
         f"{count[each]} {one.get(each, each) if count[each] == 1 else several[each]}"
+        + (f" ({'' if single[each] == count[each] else f'{single[each]} of them '}{ONE_RUN})" if single[each] else "")
         for each in JUDGEMENTS
         if count[each]
     ]
-    return f"{len(verdicts)} claim{'s' if len(verdicts) > 1 else ''} of the paper; here {', '.join(texts)}."
+    return f"{len(verdicts)} claim{'s' if len(verdicts) > 1 else ''}{_kinds(verdicts)}; here {', '.join(texts)}."
+
+
+def _kinds(verdicts: Sequence[Verdict]) -> str:
+    """Whose claims they are."""
+    words = {"text": "of the paper's text", "table": "read from its tables", "elsewhere": "of another paper"}
+    count = Counter(verdict.kind for verdict in verdicts)
+    found = [(count[kind], word) for kind, word in words.items() if count[kind]]
+    if len(found) == 1:
+        return f" {found[0][1]}"
+    return f", {', '.join(f'{number} {word}' for number, word in found)}"
+
+
+def judged(verdict: Verdict) -> str:
+    """The judgement, and whether it rests on single runs."""
+    return f"{verdict.judgement} ({ONE_RUN})" if verdict.runs == 1 else verdict.judgement
+
+
+def agreement(verdict: Verdict) -> str:
+    """Whether the paper's numbers say what its text says; a claim that is read from its table cannot contradict it."""
+    return AGREES[verdict.in_paper_holds] if verdict.kind == "text" else ""
+
+
+def contradicts_itself(verdict: Verdict) -> bool:
+    return verdict.kind == "text" and verdict.in_paper_holds is False
 
 
 def about_scale(scale: str, parts: Iterable[Part]) -> str:
@@ -239,7 +267,8 @@ def about_scale(scale: str, parts: Iterable[Part]) -> str:
     paper = f"the paper's have {theirs}" if theirs else "the paper's are many times as large"
     return (
         f"Small real data{sizes and f' and {sizes}'}, on a processor; {paper}. "
-        "Which model is better than which can be read beside the paper, the numbers themselves cannot."
+        "The numbers cannot be read beside the paper's. Which model is better than which can, with care: training this "
+        "short favours models that learn fast."
     )
 
 
@@ -286,7 +315,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> list[str]:
         heads,
         [
             [
-                f"**{verdict.judgement}**",
+                f"**{verdict.judgement}**{judged(verdict).removeprefix(verdict.judgement)}",
                 safe(f"{verdict.claim} ({verdict.where})"),
                 safe(_in_paper(verdict)) or NOTHING,
                 safe(f"{verdict.because} ({verdict.part}, {verdict.scale})"),
@@ -298,8 +327,8 @@ def _verdicts(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _in_paper(verdict: Verdict) -> str:
-    agrees = AGREES[verdict.in_paper_holds]
-    emphasis = "**" if verdict.in_paper_holds is False else ""
+    agrees = agreement(verdict)
+    emphasis = "**" if contradicts_itself(verdict) else ""
     return " ".join(filter(None, (verdict.in_paper, agrees and f"{emphasis}({agrees}){emphasis}")))
 
 
@@ -437,7 +466,10 @@ def overview(outcomes: Sequence[Outcome], with_table1: bool = False) -> str:
     lines += [f"- **{safe(scale)}**: {safe(about_scale(scale, parts))}" for scale in scales]
     for outcome in outcomes:
         if outcome.verdicts:
-            lines += ["", f"## {safe(outcome.title)}", "", *_verdicts(outcome.verdicts)]
+            lines += ["", f"## {safe(outcome.title)}", ""]
+            for note in dict.fromkeys(part.note for part in outcome.parts if part.note):
+                lines += [safe(note), ""]
+            lines += _verdicts(outcome.verdicts)
     lines += ["", "## Tables and records", "", *(_where(outcome) for outcome in outcomes)]
     if with_table1:
         lines.append(f"- {TABLE1_TITLE}: [page](table1/{PAGE}), [table](table1/{TABLE}); computed, not trained")
@@ -473,6 +505,25 @@ def _doubts(outcomes: Sequence[Outcome]) -> list[str]:
     return [f"- **{safe('; '.join(about))}**: {safe(doubt)}" for doubt, about in found.items()]
 
 
+def _turned(title: str, part: Part) -> Iterator[str]:
+    """Rows on the other side of the baseline than the paper has them, in the main metric."""
+    main = main_metric(part)
+    base = next((row for row in part.rows if row.name == part.baseline), None)
+    for row in part.rows if base is not None and main else []:
+        score = row.scores.get(main)
+        beside = read_beside(main, list(part.published_metrics))
+        both = row.published.get(beside), base.published.get(beside) if base else None
+        if score is None or score.difference is None or both[0] is None or both[1] is None:
+            continue
+        ours, theirs = score.difference, both[0].value - both[1].value
+        if (ours.low > 0 and theirs < 0) or (ours.high < 0 and theirs > 0):
+            yield (
+                f"- {safe(row.name)} ({safe(title)}, {safe(part.name)}, {safe(part.scale)}): {safe(main)} "
+                f"{signed(ours.value, 2)} [{signed(ours.low, 2)}, {signed(ours.high, 2)}] from {safe(part.baseline)}; "
+                f"in the paper {signed(theirs, 2)} ({safe(part.published_metrics.get(beside, beside))})."
+            )
+
+
 def _different(outcomes: Sequence[Outcome]) -> list[str]:
     every = [(outcome, verdict) for outcome in outcomes for verdict in outcome.verdicts]
     ours = [
@@ -485,12 +536,20 @@ def _different(outcomes: Sequence[Outcome]) -> list[str]:
         f"- {safe(verdict.claim)} ({safe(outcome.title)}, {safe(verdict.where)}) "
         f"Its numbers: {safe(ended(verdict.in_paper))} Here: {verdict.judgement}."
         for outcome, verdict in every
-        if verdict.in_paper_holds is False
+        if contradicts_itself(verdict)
     ]
+    turned = [line for outcome in outcomes for part in outcome.parts for line in _turned(outcome.title, part)]
     return [
         "## What came out differently",
         "",
         *(ours or ["No claim that was run came out differently."]),
+        "",
+        "## Which models changed places",
+        "",
+        "Worse than the baseline in the paper and better here, or the other way round; where the interval of 95 % "
+        "includes zero, nothing is said.",
+        "",
+        *(turned or ["None."]),
         "",
         "## Where the paper's own numbers contradict its text",
         "",

@@ -11,6 +11,7 @@ from synthattn.report.results import Difference, Histogram, Metric, Score
 FILE = "results.json"
 
 Judgement = Literal["holds", "does not hold", "undecided", "not run"]
+Kind = Literal["text", "table", "elsewhere"]
 JUDGEMENTS: tuple[Judgement, ...] = ("holds", "does not hold", "undecided", "not run")
 
 
@@ -130,6 +131,10 @@ class Verdict:
     """What the paper's own numbers say, which is not always what its text says."""
     in_paper_holds: bool | None = None
     """By its own numbers; None where it has none."""
+    runs: int = 0
+    """How many of each row it rests on; 0 where there are none, or where it is not about scores."""
+    kind: Kind = "text"
+    """Whether the paper says so in words, or its table does, or another paper's."""
 
 
 @dataclass

@@ -13,7 +13,6 @@ from synthattn.report.results import Difference, Histogram
 from synthattn.report.tables import NOTHING, Cell, digits, duration, signed
 from synthattn.reproduction import learning
 from synthattn.reproduction.markdown import (
-    AGREES,
     ROOT,
     TABLE1_HEADS,
     TABLE1_NOTES,
@@ -21,12 +20,15 @@ from synthattn.reproduction.markdown import (
     Measure,
     about_rates,
     about_scale,
+    agreement,
     better,
+    contradicts_itself,
     counted,
     ended,
     footnotes,
     heading,
     how_certain,
+    judged,
     link,
     measures,
     own_words,
@@ -116,16 +118,16 @@ def _verdicts(outcome: Outcome) -> str:
     places = {(part.name, part.scale): _id(part) for part in outcome.parts}
     items = []
     for verdict in outcome.verdicts:
-        flag = AGREES[verdict.in_paper_holds]
+        flag = agreement(verdict)
         if flag:
-            flag = f'<span class="flag">{flag}</span>' if verdict.in_paper_holds is False else f"({flag})"
+            flag = f'<span class="flag">{flag}</span>' if contradicts_itself(verdict) else f"({flag})"
         theirs = ": </b>" if verdict.in_paper or flag else "</b>"
         theirs += f"{escape(verdict.in_paper)} {flag}".strip()
         scale = escape(f"{verdict.part}, {verdict.scale}")
         if place := places.get((verdict.part, verdict.scale)):
             scale = f'<a href="#{place}">{scale}</a>'
         items.append(
-            f'<li><span class="word {WORDS[verdict.judgement]}">{verdict.judgement}</span>\n'
+            f'<li><span class="word {WORDS[verdict.judgement]}">{judged(verdict)}</span>\n'
             f'<p class="claim">{escape(verdict.claim)}</p>\n'
             f'<p class="theirs"><b>The paper, {escape(verdict.where)}{theirs}</p>\n'
             f'<p class="here"><b>Here:</b>{escape(verdict.because)} ({scale})</p></li>\n'

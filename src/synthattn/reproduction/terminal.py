@@ -14,7 +14,9 @@ from synthattn.reproduction.markdown import (
     TABLE1_TITLE,
     WORDS_OF_TABLE1,
     Measure,
+    contradicts_itself,
     counted,
+    judged,
     measures,
     seeds,
     table1_rows,
@@ -151,7 +153,7 @@ def _verdicts(verdicts: list[Verdict]) -> Table:
             f"\n{verdict.because}",
             (f" ({verdict.part}, {verdict.scale})", "dim"),
         )
-        if verdict.in_paper_holds is False:
+        if contradicts_itself(verdict):
             says.append(f"\nThe paper's text and its numbers disagree: {verdict.in_paper}", "yellow")
-        table.add_row(Text(verdict.judgement, WORDS[verdict.judgement]), says)
+        table.add_row(Text(judged(verdict).replace(" (", "\n("), WORDS[verdict.judgement]), says)
     return table
