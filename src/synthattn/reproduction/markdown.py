@@ -467,8 +467,8 @@ def overview(outcomes: Sequence[Outcome], with_table1: bool = False) -> str:
     for outcome in outcomes:
         if outcome.verdicts:
             lines += ["", f"## {safe(outcome.title)}", ""]
-            for note in dict.fromkeys(part.note for part in outcome.parts if part.note):
-                lines += [safe(note), ""]
+            for part in outcome.parts:
+                lines += [safe(f"{part.title}. {part.note}"), ""] if part.note else []
             lines += _verdicts(outcome.verdicts)
     lines += ["", "## Tables and records", "", *(_where(outcome) for outcome in outcomes)]
     if with_table1:
