@@ -5,11 +5,12 @@ import pickle
 
 import pytest
 import torch
+from torch import nn
 
 from helpers import MAX_LENGTH, make
 from helpers import padding as padding_of
 from helpers import tokens as tokens_of
-from synthattn import batch_free, reference
+from synthattn import SyntheticAttention, batch_free, reference
 from synthattn.layers import constants, exponential_cache
 
 LENGTH = 19  # long enough for keeping to pay
@@ -254,3 +255,36 @@ def test_layers_created_in_inference_mode():
         y = layer(tokens())
         layer.synthesizer.get_parameter("matrix").mul_(2.0)
         assert not torch.allclose(layer(tokens()), y)
+
+
+def with_a_hook(synthesizer):
+    return synthesizer.terms[0].register_forward_hook(lambda module, inputs, output: output.times(0.0))
+
+
+def with_another_forward(synthesizer):
+    before = synthesizer.forward
+    synthesizer.forward = lambda *args: before(*args).times(0.5)
+
+
+def with_a_hook_on_everything(synthesizer):
+    return nn.modules.module.register_module_forward_hook(
+        lambda module, inputs, output: output.times(0.0) if module is synthesizer else None
+    )
+
+
+@pytest.mark.parametrize("change", [with_a_hook, with_another_forward, with_a_hook_on_everything])
+def test_who_takes_part_in_the_logits_is_not_passed_over(change):
+    layer = SyntheticAttention(16, 4, "random+factorized_random", max_length=16, mix="sum").eval()
+    x = torch.randn(2, 16, 16)
+    with torch.no_grad():
+        for parameter in layer.synthesizer.parameters():
+            parameter.normal_()
+        before = layer(x)
+        handle = change(layer.synthesizer)
+        try:
+            found, expected = layer(x), layer(x, plain=True)
+        finally:
+            if handle is not None:
+                handle.remove()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert (found - before).abs().max() > 1e-3

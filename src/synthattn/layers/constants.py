@@ -114,8 +114,16 @@ def are_constant(sources: list[Tensor]) -> bool:
 
 
 def is_plain_module(synthesizer: Synthesizer) -> bool:
-    """False where a hook wants to see every call."""
-    return not (synthesizer._forward_hooks or synthesizer._forward_pre_hooks)
+    """False where somebody wants to see every call, of the synthesizer or of a term of it, or makes it another."""
+    everywhere = torch.nn.modules.module
+    return not (
+        everywhere._global_forward_hooks
+        or everywhere._global_forward_pre_hooks
+        or any(
+            module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__
+            for module in synthesizer.modules()
+        )
+    )
 
 
 def constant_logits(synthesizer: Synthesizer, like: Tensor, q: int, k: int) -> Logits:

@@ -44,11 +44,15 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.table)
 
     def forward(self, at: Int[Tensor, "*axes"], dtype: torch.dtype) -> Float[Tensor, "*axes d_model"]:
-        if not traced(at) and int(at.max()) >= len(self.table):
-            raise ValueError(
-                f"input has {int(at.max()) + 1} positions, learned positions were built for {len(self.table)}; "
-                f"shorten the input or call resize_max_length({int(at.max()) + 1})"
-            )
+        if not traced(at) and at.numel():
+            low, high = (int(end) for end in at.aminmax())
+            if low < 0:
+                raise ValueError(f"positions start at 0, got {low}; give padding any valid position, such as 0")
+            if high >= len(self.table):
+                raise ValueError(
+                    f"input has {high + 1} positions, learned positions were built for {len(self.table)}; "
+                    f"shorten the input or call resize_max_length({high + 1})"
+                )
         return self.table[at].to(dtype)
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:

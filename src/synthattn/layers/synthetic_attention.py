@@ -133,7 +133,7 @@ class SyntheticAttention(nn.Module):
         positions: Int[Tensor, "*batch q"] | None = None,
         memory_positions: Int[Tensor, "*batch k"] | None = None,
         offset: int = 0,
-        position_bias: Float[Tensor, "*batch heads q k"] | None = None,
+        position_bias: Float[Tensor, "*examples heads q k"] | None = None,
         plain: bool = False,
         need_weights: bool = False,
     ) -> Float[Tensor, "batch q d_model"] | tuple[Float[Tensor, "batch q d_model"], Float[Tensor, "batch heads q k"]]:

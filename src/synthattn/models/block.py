@@ -68,7 +68,7 @@ class Block(GradientCheckpointingLayer):
         self,
         x: Float[Tensor, "batch q d_model"],
         memory: Float[Tensor, "sources k d_model"] | None = None,
-        position_bias: Float[Tensor, "heads q all"] | None = None,
+        position_bias: Float[Tensor, "*examples heads q all"] | None = None,
         *,
         places: Places,
         memory_places: Places | None = None,

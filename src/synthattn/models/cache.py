@@ -70,7 +70,34 @@ def _room_for(tensor: Tensor, length: int) -> Tensor:
     return tensor.new_empty(*tensor.shape[:-2], length, tensor.shape[-1])
 
 
-class KeysAndValuesLayer(DynamicLayer):
+class _Placed(CacheLayerMixin):
+    """Knows where its tokens stand, where they are not at 0, 1, ..., or not in all examples alike."""
+
+    positions: Tensor | None = None
+
+    def reset(self) -> None:
+        super().reset()
+        self.positions = None
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        super().reorder_cache(beam_idx)
+        self._choose(beam_idx)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        super().batch_repeat_interleave(repeats)  # pyright: ignore[reportAttributeAccessIssue]
+        if self.positions is not None and self.positions.dim() > 1:
+            self.positions = self.positions.repeat_interleave(repeats, dim=0)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        super().batch_select_indices(indices)  # pyright: ignore[reportAttributeAccessIssue]
+        self._choose(indices)
+
+    def _choose(self, indices: Tensor) -> None:
+        if self.positions is not None and self.positions.dim() > 1:
+            self.positions = self.positions[indices.to(self.positions.device)]
+
+
+class _KeysAndValues(DynamicLayer):
     """What transformers' ``DynamicLayer`` is, without copying everything for every token."""
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -99,7 +126,7 @@ class KeysAndValuesLayer(DynamicLayer):
             self.values = self.rooms[1].select(self.values, index)
 
 
-class ValuesOnlyLayer(CacheLayerMixin):
+class _ValuesOnly(CacheLayerMixin):
     """The same without keys: half the memory."""
 
     is_croppable = True
@@ -161,6 +188,14 @@ class ValuesOnlyLayer(CacheLayerMixin):
             self.values = self.values.to(self.device, non_blocking=True)
 
 
+class KeysAndValuesLayer(_Placed, _KeysAndValues):
+    pass
+
+
+class ValuesOnlyLayer(_Placed, _ValuesOnly):
+    pass
+
+
 class _SharedByBeams(CacheLayerMixin):
     """Of an encoder's output: all beams of an example have the same, so that their order does not matter."""
 
@@ -218,6 +253,12 @@ def _with_layers(cache: DynamicCache, layers: list[Any]) -> DynamicCache:
     cache.layers = layers
     cache.layer_class_to_replicate = None
     return cache
+
+
+def placed_layer(cache: Cache | None) -> Any:
+    """The layer that knows where the tokens of a decoder stand: the first of those for its attention to itself."""
+    own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+    return own.layers[0] if own is not None and own.layers else None
 
 
 def decoder_cache(cache: Cache | None, own: list[bool], cross: list[bool]) -> Cache:

@@ -66,7 +66,6 @@ class SynthesizerConfig(PreTrainedConfig):
     attribute_map = {  # noqa: RUF012
         "hidden_size": "d_model",
         "num_attention_heads": "num_heads",
-        "num_hidden_layers": "decoder_layers",
     }
 
     vocab_size: int = 32128
@@ -114,8 +113,19 @@ class SynthesizerConfig(PreTrainedConfig):
     decoder_start_token_id: int | None = 0
 
     def __post_init__(self, **kwargs: Any) -> None:
+        if (layers := kwargs.pop("num_hidden_layers", None)) is not None:
+            self.num_hidden_layers = layers
         self._check()
         super().__post_init__(**kwargs)
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Of the decoder, or of an encoder alone; setting it sets that of both."""
+        return self.decoder_layers if self.is_decoder or self.is_encoder_decoder else self.encoder_layers
+
+    @num_hidden_layers.setter
+    def num_hidden_layers(self, layers: int) -> None:
+        self.encoder_layers = self.decoder_layers = layers
 
     def validate_output_attentions(self) -> None:
         """Unlike in other models, attention weights can be had from every implementation."""

@@ -44,6 +44,11 @@ class SynthesizerGenerationMixin(GenerationMixin):
         kind = generation_config.cache_implementation
         if kind not in (None, "dynamic"):
             raise ValueError(f"cache_implementation={kind!r} is not supported; leave it out, or give past_key_values")
+        if self.training and self.is_gradient_checkpointing:  # pyright: ignore[reportAttributeAccessIssue]
+            # Checkpointed layers are not given the cache: each token would be decoded without those before it.
+            generation_config.use_cache = model_kwargs["use_cache"] = False
+            model_kwargs.pop("past_key_values", None)
+            return
         cache = model_kwargs.get("past_key_values")
         if cache is None and generation_config.use_cache is False:
             return

@@ -221,7 +221,8 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
 
         Args:
             input_ids: ``(batch, length)``.
-            attention_mask: 1 = a token, 0 = padding, ``(batch, length)``; or complete, ``(batch, 1, queries, keys)``.
+            attention_mask: 1 = a token, 0 = padding, ``(batch, length)``; or complete, causality included,
+                ``(batch, 1, queries, keys)``: whole numbers or truth values as before, or a float that is added.
             position_ids: where the tokens stand, 0, 1, ... without the padding unless given.
             decoder_input_ids: what was decoded so far.
             decoder_attention_mask: as ``attention_mask``.
@@ -323,10 +324,13 @@ class Encoder(nn.Module):
     """The encoder of a model with its embedding, as ``get_encoder`` hands it out."""
 
     main_input_name = "input_ids"
+    model: SynthesizerModel
 
     def __init__(self, model: SynthesizerModel) -> None:
         super().__init__()
-        self.model = model
+        self.embedding, self.encoder = model.embedding, model.encoder
+        # Not as a part: who freezes the encoder does not mean the decoder.
+        object.__setattr__(self, "model", model)
         self.training = model.training  # not of the parts, which may be set otherwise
 
     def forward(
@@ -469,13 +473,13 @@ class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
-        logits_to_keep: int = 0,
+        logits_to_keep: int | Tensor = 0,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         **loss_options: Any,
     ) -> CausalLMOutput:
         """As ``SynthesizerModel.forward``. ``labels`` are the tokens themselves, -100 where none is to be predicted;
-        ``logits_to_keep`` asks for the logits of that many last tokens, 0 for all."""
+        ``logits_to_keep`` asks for the logits of that many last tokens, 0 for all, or of the tokens at these places."""
         output = self.model(
             input_ids,
             attention_mask,
@@ -487,7 +491,8 @@ class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
             output_hidden_states=output_hidden_states,
             return_dict=True,
         )
-        logits = self._logits(output.last_hidden_state[:, -logits_to_keep:])
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self._logits(output.last_hidden_state[:, kept])
         loss = self._loss(ForCausalLMLoss, logits, labels, output.ponder_cost, loss_options)
         return CausalLMOutput(
             loss=loss,

@@ -6,11 +6,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from synthattn.layers.positions import LearnedPositions, SinusoidalPositions
+from synthattn.logits import Logits
 from synthattn.models.block import Block
+from synthattn.models.cache import placed_layer
 from synthattn.models.compat import Cache
 from synthattn.models.outputs import StackOutput
-from synthattn.models.places import places
+from synthattn.models.places import Places, places
 from synthattn.shapes import Float
+from synthattn.synthesizers.base import Tokens
 from synthattn.synthesizers.relative import RelativeSynthesizer
 
 
@@ -65,6 +68,15 @@ class Stack(nn.Module):
         return [block for block in self.blocks if isinstance(block, Block)]
 
     @property
+    def longest(self) -> int | None:
+        """The longest input, None where any length will do."""
+        layers = [part for block in self.layers for part in (block.attention, block.cross_attention)]
+        limits = [getattr(part, "max_length", None) for part in layers]
+        limits += [len(self.positions.table)] if isinstance(self.positions, LearnedPositions) else []
+        known = [limit for limit in limits if limit is not None]
+        return min(known) if known else None
+
+    @property
     def keeps_keys(self) -> list[bool]:
         """For each depth, whether decoding must keep keys."""
         return [block.attention.reads_memory for block in self.layers]
@@ -90,18 +102,20 @@ class Stack(nn.Module):
         batch, length = x.shape[:2]
         offset = 0 if past_key_values is None else past_key_values.get_seq_length()
         # What earlier calls were told about positions must not be forgotten.
-        before = getattr(past_key_values, "key_positions", None) if offset else None
-        own = places(attention_mask, position_ids, batch, length, offset, before)
-        if past_key_values is not None:
-            past_key_values.key_positions = own.keys  # pyright: ignore[reportAttributeAccessIssue]
+        kept = placed_layer(past_key_values)
+        before = getattr(kept, "positions", None) if offset else None
+        own = places(attention_mask, position_ids, batch, length, offset, before, longest=self.longest)
+        if kept is not None:
+            kept.positions = own.keys
         other = None
         if memory is not None:
             beams = getattr(past_key_values, "beams", 1)
             if beams > 1:
                 memory, memory_mask = memory[::beams], None if memory_mask is None else memory_mask[::beams]
-            other = places(memory_mask, None, memory.shape[0], memory.shape[1], 0, what="encoder_")
+            source = memory.shape[1]
+            other = places(memory_mask, None, memory.shape[0], source, 0, what="encoder_", longest=self.longest)
             other = own.across(other, length, beams, x.device)
-        bias = {int(heads): self._bias(heads, length, offset) for heads in self.relative}
+        bias = {int(heads): self._bias(heads, x, own) for heads in self.relative}
         trace = Trace(output_hidden_states, output_attentions)
         layers = self.layers
 
@@ -154,10 +168,15 @@ class Stack(nn.Module):
             x = run(x, depth)
         return x, None
 
-    def _bias(self, heads: str, length: int, offset: int) -> Float[Tensor, "heads q k"]:
-        table = self.relative[heads]
-        assert isinstance(table, RelativeSynthesizer)
-        return table.between(length, offset + length, offset)
+    def _bias(
+        self, heads: str, x: Float[Tensor, "batch length d_model"], own: Places
+    ) -> Float[Tensor, "*batch heads q k"]:
+        own = own.apart()
+        total = x[:1, :1].expand(1, own.offset + x.shape[1], -1)  # of which only the length counts
+        # Called, so that whoever keeps its table elsewhere until it is needed can bring it.
+        logits: Logits = self.relative[heads](Tokens(x, own.queries, start=own.offset), Tokens(total, own.keys))
+        assert logits.bias is not None
+        return logits.bias
 
 
 def _tuple(found: list[Any] | None) -> tuple[Any, ...] | None:
