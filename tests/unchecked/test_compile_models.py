@@ -42,6 +42,8 @@ class Plain(torch.nn.Module):
         return self.model(x, attention_mask=mask, return_dict=True).logits
 
 
+# Shapes that are compared, to refuse a mask that does not fit, are warned about.
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("positions", ["sinusoidal", "relative"])
 @pytest.mark.parametrize("spec", ["random", "dense", "vanilla", "factorized_random+vanilla"])
 def test_a_traced_model_reads_other_masks(spec, positions):
