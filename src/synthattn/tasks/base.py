@@ -20,6 +20,7 @@ class Example:
         reference: what a metric compares a prediction with.
         where: where it came from, for messages.
         trained: False where it is for evaluation only.
+        evaluated: False where it is for training only, such as another right answer to a question that is asked once.
     """
 
     source: str
@@ -27,6 +28,7 @@ class Example:
     reference: Any
     where: str
     trained: bool = True
+    evaluated: bool = True
 
 
 class Task:

@@ -212,7 +212,8 @@ class ReCoRD(Task):
         distinct = list(dict.fromkeys(answers))
         if not distinct:
             raise ValueError(f"{record.where}: a question without an answer; remove it")
-        yield Example(source, distinct[0], tuple(distinct), record.where)
+        for n, answer in enumerate(distinct):
+            yield Example(source, answer, tuple(distinct), record.where, evaluated=n == 0)
 
     def parse(self, text: str, example: Example) -> str | None:
         return text.strip() or None
