@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source
 from synthattn.data.source import Record
 from synthattn.data.tokenizers import train_tokenizer
@@ -182,6 +183,20 @@ def test_golden(name):
     example = next(iter(find_task(name).examples(record(fields))))
     assert (example.source, example.target, example.reference) == (source, target, reference)
     assert example.where == "here, line 3"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_is_held_out_depends_on_all_that_a_task_reads_and_on_nothing_else(name, tmp_path):
+    fields = GOLDEN[name][0] if name in GOLDEN else {"text": "A dog runs ."}
+    (tmp_path / "only.jsonl").write_text(json.dumps(fields) + "\n")
+    only = open_source(str(tmp_path / "only.jsonl"))
+    assert HeldOut(only, columns=find_task(name).reads()).fingerprint() == HeldOut(only).fingerprint()
+    if name == "translation":  # which of three columns is to be translated is then said
+        fields = {"source": fields["en"], "target": fields["de"]}
+    lines = (json.dumps(fields | {"idx": n}) + "\n" for n in range(20))
+    (tmp_path / "numbered.jsonl").write_text("".join(lines))
+    held = HeldOut(open_source(str(tmp_path / "numbered.jsonl")), every=2, columns=find_task(name).reads())
+    assert len(list(held.read("train"))) in (0, 20)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
