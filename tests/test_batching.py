@@ -1,6 +1,7 @@
 """Batches: every example once, no batch too large, the same order for everybody; and texts on disk."""
 
 import fcntl
+import os
 import subprocess
 import sys
 import time
@@ -119,6 +120,26 @@ def test_what_is_interrupted_leaves_nothing_behind(tmp_path, monkeypatch):
     assert first == second
     assert (first / "all").read_text() == "made"
     assert cache.key("a", 1) == cache.key("a", "1") != cache.key("a1")
+
+
+def test_what_has_a_name_is_on_the_disk(tmp_path, monkeypatch):
+    """A power cut right after the rename must not leave a folder of empty files, which would never be made again."""
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path))
+    synced = []
+
+    def fsync(handle):
+        assert not (tmp_path / "things" / "one").exists()
+        synced.append(os.fstat(handle).st_ino)
+
+    def make(folder):
+        (folder / "part").mkdir()
+        for name in ("one.bin", "part/two.bin"):
+            (folder / name).write_text("made")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    folder = cache.made_once("things", "one", make)
+    names = ("one.bin", "part/two.bin", "part", ".")
+    assert [(folder / name).stat().st_ino for name in names] == synced
 
 
 TWO = """

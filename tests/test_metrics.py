@@ -346,7 +346,7 @@ def test_correlations_are_scipy(seed):
     said = np.round(right + generator.normal(size=n), 1) * 10.0 ** generator.integers(-3, 4)
     given: list[float | None] = said.tolist()
     if seed % 2:
-        given[0], said[0] = None, 0.0
+        given[0], said[0] = None, -1.0
     for metric, oracle in ((Pearson(), pearsonr), (Spearman(), spearmanr)):
         expected: Any = oracle(said, right)
         assert close(metric(given, right.tolist()).value, 100 * float(expected.statistic))
@@ -355,9 +355,10 @@ def test_correlations_are_scipy(seed):
 def test_correlations_closed_forms():
     assert close(Pearson()([0, 1, 2], [5.0, 7.0, 9.0]).value, 100.0)
     assert close(Spearman()([1.0, 10.0, 100.0], [-1.0, -2.0, -3.0]).value, -100.0)
-    # None is 0.0: the perfect order is broken by it.
+    # None is -1.0: the perfect order is broken by it, and it is told from a similarity of 0.
+    assert close(Pearson()([None, 0.0, 1.0], [1.0, 2.0, 3.0]).value, 100.0)
     assert close(Spearman()([1.0, 2.0, None], [1.0, 2.0, 3.0]).value, -50.0)
-    assert "a prediction that cannot be understood is 0.0" in Pearson().definition
+    assert "a prediction that cannot be understood is -1.0" in Pearson().definition
 
 
 def loop_multirc(predictions: list[Any], references: list[Any]) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from synthattn.data.first import First
 from synthattn.data.folder import FolderSource, arrange
 from synthattn.data.holdout import HeldOut, content_hash
 from synthattn.data.hub import HubName, HubSource, parse_hub_name
-from synthattn.data.open import open_source, parse_columns, with_columns
+from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
 from synthattn.data.source import Record, Source
 
 
@@ -647,6 +647,33 @@ def test_missing_splits_are_cut_by_hash(tmp_path: Path):
         assert 100 < len(parts[split]) < 200
     assert held.notes[-1] == f"no test split: every 20th of train by hash, {len(parts['test'])} records"
     assert held.fingerprint() not in (source.fingerprint(), HeldOut(source, every=20).fingerprint())
+
+
+def test_columns_that_are_not_used_do_not_part_what_is_the_same(tmp_path: Path):
+    """Each sentence is there twice, under different numbers."""
+    rows = "".join(f"{n}\tsentence {n % 300}\n" for n in range(600))
+    source = open_source(str(make(tmp_path, {"train.tsv": f"id\tcontent\n{rows}"})))
+    held = HeldOut(source, every=5, columns={"text": ("sentence", "content"), "label": ()})
+    parts = {split: {row["content"] for row in found} for split, found in read_all(held).items()}
+    assert parts["train"] | parts["validation"] == {f"sentence {n}" for n in range(300)}
+    assert not parts["train"] & parts["validation"]
+    assert 40 < len(parts["validation"]) < 80
+    assert parts["validation"] == {text for text in parts["validation"] if content_hash({"content": text}) % 5 == 0}
+    others = (None, {"text": ("content", "id"), "label": ("id",)}, {"text": ("id",)})
+    fingerprints = {HeldOut(source, every=5, columns=columns).fingerprint() for columns in others}
+    assert len(fingerprints | {held.fingerprint()}) == 4 - 1, "the second uses both columns, as the first does"
+
+
+def test_where_all_columns_are_used_the_cut_stays_as_it_was(tmp_path: Path):
+    rows = "".join(f'{n % 3},"sentence {n}","more, {n}"\n' for n in range(300))
+    plain = open_source(str(make(tmp_path, {"train.csv": rows})))
+    for text in ("label=0,text=1+2", "label=0, text = 1 + 2?", "label=0,text=1+2,other=3?+0"):
+        columns = parse_columns(text)
+        source = with_columns(plain, columns)
+        whole, held = HeldOut(source), HeldOut(source, columns=used_columns({"text": (), "label": ("class",)}, columns))
+        assert read_all(held) == read_all(whole)
+        assert held.fingerprint() == whole.fingerprint()
+        assert fields(held, "validation")
 
 
 def test_what_is_there_is_not_cut(tmp_path: Path):

@@ -1,14 +1,21 @@
 """Tasks: one golden example each, gold answers score 100, and what cannot be understood is counted, not fatal."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from synthattn.data.holdout import HeldOut
+from synthattn.data.open import open_source
 from synthattn.data.source import Record
+from synthattn.data.tokenizers import train_tokenizer
 from synthattn.tasks import GLUE, SUPERGLUE, TASKS, find_task
 from synthattn.tasks.classification import Classification
+from synthattn.tasks.encoding import Limits, encode, examples
 from synthattn.tasks.mixing import MixedOrder
+from synthattn.tasks.report import examine
 
 PASSAGE = {
     "text": "<b>Sent 1: </b>Ann met Bob.<br><b>Sent 2: </b>He waved.",
@@ -178,6 +185,20 @@ def test_golden(name):
     assert example.where == "here, line 3"
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_what_is_held_out_depends_on_all_that_a_task_reads_and_on_nothing_else(name, tmp_path):
+    fields = GOLDEN[name][0] if name in GOLDEN else {"text": "A dog runs ."}
+    (tmp_path / "only.jsonl").write_text(json.dumps(fields) + "\n")
+    only = open_source(str(tmp_path / "only.jsonl"))
+    assert HeldOut(only, columns=find_task(name).reads()).fingerprint() == HeldOut(only).fingerprint()
+    if name == "translation":  # which of three columns is to be translated is then said
+        fields = {"source": fields["en"], "target": fields["de"]}
+    lines = (json.dumps(fields | {"idx": n}) + "\n" for n in range(20))
+    (tmp_path / "numbered.jsonl").write_text("".join(lines))
+    held = HeldOut(open_source(str(tmp_path / "numbered.jsonl")), every=2, columns=find_task(name).reads())
+    assert len(list(held.read("train"))) in (0, 20)
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_gold_answers_score_a_hundred(name):
     task = find_task(name)
@@ -252,6 +273,40 @@ def test_multirc_of_the_hub_groups_answers_by_question():
     scores = {metric.name: metric(said, [example.reference for example in asked]).value for metric in task.metrics()}
     assert scores["em"] == pytest.approx(50.0)
     assert scores["f1a"] == pytest.approx(80.0)
+
+
+def test_record_is_trained_on_every_answer_and_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As in T5: each way to write the entity is learned, a question is scored once, against all of them."""
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
+    fields = {
+        "passage": "Costa scored.",
+        "query": "@placeholder scored",
+        "entities": ["Costa", "Diego Costa"],
+        "answers": ["Costa", "Diego Costa", "Costa"],
+    }
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.jsonl").write_text(json.dumps(fields) + "\n")
+    task, source = find_task("record"), open_source(str(tmp_path))
+    learned, asked = (list(examples(task, source, "train", training)) for training in (True, False))
+    assert [example.target for example in learned] == ["Costa", "Diego Costa"]
+    assert len({example.source for example in learned}) == 1
+    assert [(example.target, example.reference) for example in asked] == [("Costa", ("Costa", "Diego Costa"))]
+    tokenizer = train_tokenizer("words", (text for one in learned for text in (one.source, one.target)), 130)
+    counts = [encode(task, source, "train", tokenizer, Limits(50, 50), training).counts for training in (True, False)]
+    assert [(count.examples, count.not_trained) for count in counts] == [(2, 0), (1, 0)]
+    report = examine(source, task, "words", 130)
+    assert {split.name: split.examples for split in report.splits} == {"train": 2, "validation": 1}
+
+
+def test_wsc_is_not_trained_on_what_has_no_right_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
+    fields = GOLDEN["wsc"][0]
+    lines = [json.dumps(fields | {"label": label}) for label in (True, False, True)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
+    task, source = find_task("wsc"), open_source(str(tmp_path))
+    tokenizer = train_tokenizer("words", ["a text"], 130)
+    counts = [encode(task, source, "train", tokenizer, Limits(50, 50), training).counts for training in (True, False)]
+    assert [(count.examples, count.not_trained) for count in counts] == [(2, 1), (3, 0)]
 
 
 def test_dialogue_of_the_hub():

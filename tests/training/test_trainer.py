@@ -1,5 +1,6 @@
 """The loss by hand, gradients of a step whatever its batches, the validation loss by a plain loop."""
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,29 @@ def test_an_example_longer_than_a_batch_of_the_validation_loss_is_a_batch(ready,
         chosen, found = ready("translation", evaluation__batch_tokens=tokens)
         losses.append(trainer(chosen, found, tmp_path, Fixed([[0]])).evaluate()["eval_loss"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("mix", ["sigmoid", "softmax"])
+def test_only_matrices_decay(ready, tmp_path, mix):
+    """Not how much the terms of a mixture weigh, which is a single number with ``sigmoid``."""
+    chosen, found = ready("translation", training__weight_decay=0.1)
+    chosen = dataclasses.replace(
+        chosen, model=dataclasses.replace(chosen.model, fields={**chosen.model.fields, "mix": mix})
+    )
+    one = trainer(chosen, found, tmp_path, Fixed([[0]]))
+    optimizer = one.create_optimizer()
+    names = {id(parameter): name for name, parameter in one.model.named_parameters()}
+    groups = {
+        group["weight_decay"]: [names[id(parameter)] for parameter in group["params"]]
+        for group in optimizer.param_groups
+    }
+    assert set(groups) == {0.1, 0.0}
+    shapes = {name: parameter.dim() for name, parameter in one.model.named_parameters()}
+    assert all(shapes[name] > 1 for name in groups[0.1])
+    assert any(name.endswith("synthesizer.weights.alpha") for name in groups[0.0])
+    assert not any(name.endswith("alpha") for name in groups[0.1])
+    matrices = ("embedding.weight", "value.weight", "synthesizer.terms.0.matrix")
+    assert all(any(name.endswith(end) for name in groups[0.1]) for end in matrices)
 
 
 def test_a_loss_that_is_no_number_ends_the_run_with_step_and_numbers(ready, tmp_path):

@@ -64,6 +64,21 @@ def test_as_json_twice_from_the_cache(run, parallel, tmp_path):
     assert made == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()}
 
 
+def test_what_is_the_same_but_for_a_number_is_not_parted(run, tmp_path):
+    from synthattn.training.prepare import open_parts
+    from synthattn.training.settings import DataSettings
+
+    rows = "".join(f"{n}\t{n % 2}\t{sentence(n % 150)}\n" for n in range(300))
+    (tmp_path / "news.tsv").write_text(f"id\tlabel\ttext\n{rows}")
+    report = json.loads(run(str(tmp_path / "news.tsv"), "--task", "classification", "--json").stdout)
+    train, validation = report["splits"]
+    assert (train["repeated"], validation["also_in_train"]) == (train["examples"] // 2, 0)
+    assert validation["examples"] > 1
+    (part,) = open_parts(DataSettings(str(tmp_path / "news.tsv"), "classification"))
+    assert part.source.fingerprint() == report["fingerprint"]
+    assert len(list(part.source.read("validation"))) == validation["examples"]
+
+
 def test_columns_and_a_held_out_part(run, tmp_path):
     rows = "".join(f'{n % 3},"{sentence(n)}","more, {n}"\n' for n in range(200))
     (tmp_path / "news.csv").write_text(rows)

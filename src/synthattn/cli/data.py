@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from synthattn.data.holdout import HeldOut
-from synthattn.data.open import open_source, parse_columns, with_columns
+from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
 from synthattn.tasks import find_task
 from synthattn.tasks.encoding import Limits, OverLong
 from synthattn.tasks.report import Lengths, Report, examine
@@ -30,10 +30,8 @@ def run(
     if max_length < 2:
         raise ValueError(f"--max-length must be at least 2, got {max_length}")
     chosen = find_task(task)
-    source = open_source(name)
-    if columns is not None:
-        source = with_columns(source, parse_columns(columns))
-    source = HeldOut(source)
+    named = parse_columns(columns or "")
+    source = HeldOut(with_columns(open_source(name), named), columns=used_columns(chosen.reads(), named))
     report = examine(source, chosen, tokenizer, vocab_size, Limits(max_length, max_length, over_long), batch_tokens)
     if as_json:
         print(json.dumps(dataclasses.asdict(report) | {"complaints": report.complaints}, indent=2, ensure_ascii=False))

@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from synthattn.data.disk import sync
+
 
 def cache_folder() -> Path:
     """``SYNTHATTN_CACHE``, or ``~/.cache/synthattn``."""
@@ -55,6 +57,8 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         make(unfinished)
+        # Before it has its name: after a power cut, what has one is taken for whole, and never made again.
+        sync(unfinished)
         try:
             unfinished.rename(folder)
         except OSError:

@@ -1,5 +1,6 @@
 """Held-out parts for sources that come without them."""
 
+import functools
 import hashlib
 import json
 import zlib
@@ -13,23 +14,34 @@ from synthattn.messages import suggestion
 class HeldOut:
     """A source with the splits that it lacks cut from its train split.
 
-    A record is held out by the CRC-32 of its fields (as JSON with sorted keys), modulo ``every``: 0 is the first split
-    that is missing, 1 the second. So the cut does not depend on the order of the records or on a seed, a record that
-    occurs twice is on one side only, and records that are added later move no other.
+    A record is held out by the CRC-32 of what is used of it (as JSON with sorted keys), modulo ``every``: 0 is the
+    first split that is missing, 1 the second. So the cut does not depend on the order of the records or on a seed, and
+    records that are added later move no other. What occurs twice is on one side only, also where the two have different
+    numbers in a column that nobody reads.
 
     Args:
         source: where the records come from.
         splits: those that there shall be. A source that has them, or has no train split, stays as it is.
         every: each missing split gets about one record of this many.
+        columns: what is used of a record: names of columns, each with others under which the same may be found, of
+            which the first one counts that a record has. All of a record that has none of them, and of all records
+            unless given.
     """
 
-    def __init__(self, source: Source, splits: Sequence[str] = ("validation",), every: int = 50) -> None:
+    def __init__(
+        self,
+        source: Source,
+        splits: Sequence[str] = ("validation",),
+        every: int = 50,
+        columns: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         missing = [split for split in splits if split not in source.splits] if "train" in source.splits else []
         if every <= len(missing):
             raise ValueError(f"every={every} leaves nothing to train on; it must be at least {len(missing) + 1}")
         if "train" in missing:
             raise ValueError("train cannot be held out; choose from validation, test")
         self.source, self.every = source, every
+        self._names = [(name, *others) for name, others in (columns or {}).items()]
         self._bucket = {split: bucket for bucket, split in enumerate(missing)}
         self._counts: dict[str, int] = {}
 
@@ -62,18 +74,34 @@ class HeldOut:
     def fingerprint(self) -> str:
         if not self._bucket:
             return self.source.fingerprint()
-        cut = json.dumps([self.source.fingerprint(), self.every, list(self._bucket)])
-        return hashlib.sha256(cut.encode()).hexdigest()
+        cut = [self.source.fingerprint(), self.every, list(self._bucket)]
+        # Where everything is used, the cut is that of all columns, and so is its name.
+        cut += [self._names] if self._names and self._leaves_out else []
+        return hashlib.sha256(json.dumps(cut).encode()).hexdigest()
+
+    @functools.cached_property
+    def _leaves_out(self) -> bool:
+        """Whether there is a column that is not used, by the first record: in nearly all files the others are alike."""
+        first = next(iter(self.source.read("train")), None)
+        return first is not None and len(self._used(first)) < len(first.fields)
+
+    def _used(self, record: Record) -> Mapping[str, Any]:
+        fields = record.fields
+        found = [next((name for name in names if name in fields), None) for names in self._names]
+        return {name: fields[name] for name in found if name is not None} or fields
+
+    def _place(self, record: Record) -> int:
+        return content_hash(self._used(record)) % self.every
 
     def _kept(self) -> Iterator[Record]:
         held_out = set(self._bucket.values())
-        return (r for r in self.source.read("train") if content_hash(r.fields) % self.every not in held_out)
+        return (record for record in self.source.read("train") if self._place(record) not in held_out)
 
     def _held_out(self, split: str) -> Iterator[Record]:
         count = seen = 0
         for record in self.source.read("train"):
             seen += 1
-            if content_hash(record.fields) % self.every == self._bucket[split]:
+            if self._place(record) == self._bucket[split]:
                 count += 1
                 yield record
         self._counts[split] = count

@@ -77,6 +77,16 @@ def parse_columns(text: str) -> dict[str, str]:
     return columns
 
 
+def used_columns(reads: Mapping[str, tuple[str, ...]], columns: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """What a task reads, with all that a choice of columns names, in every way in which it can be meant.
+
+    The user's columns are in the records beside the fields that are made from them; they are used as much as these.
+    """
+    names = [name for field, expression in columns.items() for name in (field, expression, *expression.split("+"))]
+    names = [name.strip() for name in names]
+    return {**dict.fromkeys([*names, *(name.removesuffix("?") for name in names)], ()), **reads}
+
+
 class Columns:
     """A source with columns renamed and joined, see ``with_columns``. Columns that are not named stay."""
 

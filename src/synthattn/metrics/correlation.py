@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from synthattn.metrics.base import Metric, Rows
 
+UNREADABLE = -1.0
+"""What T5 takes a text for that is no number: less than any similarity, so that it is not taken for a low one."""
+
 
 class Pearson(Metric):
-    """Pearson's correlation. A row is a prediction and its reference; None, not understood, is 0.0 as in T5."""
+    """Pearson's correlation. A row is a prediction and its reference; None, not understood, is -1.0 as in T5."""
 
     name = "pearson"
     title = "Pearson"
@@ -19,12 +22,12 @@ class Pearson(Metric):
     @property
     def definition(self) -> str:
         return (
-            f"{self.title} correlation, a prediction that cannot be understood is 0.0, 0 where all predictions or all "
-            "references are the same, x 100"
+            f"{self.title} correlation, a prediction that cannot be understood is {UNREADABLE}, 0 where all "
+            "predictions or all references are the same, x 100"
         )
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
-        said = [0.0 if p is None else self._number("prediction", n, p) for n, p in enumerate(predictions)]
+        said = [UNREADABLE if p is None else self._number("prediction", n, p) for n, p in enumerate(predictions)]
         true = [self._number("reference", n, r) for n, r in enumerate(references)]
         return np.array(list(zip(said, true, strict=True)), dtype=np.float64)
 

@@ -20,6 +20,7 @@ class Example:
         reference: what a metric compares a prediction with.
         where: where it came from, for messages.
         trained: False where it is for evaluation only.
+        evaluated: False where it is for training only, such as another right answer to a question that is asked once.
     """
 
     source: str
@@ -27,6 +28,7 @@ class Example:
     reference: Any
     where: str
     trained: bool = True
+    evaluated: bool = True
 
 
 class Task:
@@ -42,6 +44,13 @@ class Task:
 
     compares_vectors: ClassVar[bool] = False
     """Whether answers are also compared by vectors of their words, which a task cannot have itself."""
+
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        """The columns that make an example what it is, and other names for each: the first that is there is read.
+
+        Not those that only number it. What is held out is chosen by these.
+        """
+        return self.columns
 
     def examples(self, record: Record) -> Iterable[Example]:
         """A record may hold several examples, such as the answers to several questions about a text."""

@@ -50,10 +50,10 @@ class EncodedSplit:
 
 
 def examples(task: Task, source: Source, split: str, training: bool = False) -> Iterator[Example]:
-    """All examples of a split, one at a time; for training without those that can only be evaluated."""
+    """The examples of a split that are for training, or those that are for evaluation, one at a time."""
     for record in source.read(split):
         for example in task.examples(record):
-            if example.trained or not training:
+            if example.trained if training else example.evaluated:
                 yield example
 
 
@@ -67,7 +67,7 @@ def encode(
     """
     vocabulary = cache.key(tokenizer.backend_tokenizer.to_str())
     labels = getattr(getattr(task, "labels", None), "names", "")
-    name = cache.key("1", source.fingerprint(), split, task.name, labels, vocabulary, limits, training)
+    name = cache.key("2", source.fingerprint(), split, task.name, labels, vocabulary, limits, training)
 
     def make(folder: Path) -> None:
         counts = Counts()
@@ -88,9 +88,10 @@ def _encoded(
     task: Task, source: Source, split: str, tokenizer: Any, limits: Limits, training: bool, counts: Counts
 ) -> Iterator[tuple[list[int], list[int]]]:
     whole = task.kind in ("causal-lm", "span-corruption")
-    for chunk in _chunks(examples(task, source, split)):
-        kept = [example for example in chunk if example.trained or not training]
-        counts.not_trained += len(chunk) - len(kept)
+    every = (example for record in source.read(split) for example in task.examples(record))
+    for chunk in _chunks(every):
+        kept = [example for example in chunk if (example.trained if training else example.evaluated)]
+        counts.not_trained += sum(not example.trained for example in chunk) if training else 0
         if not kept:
             continue
         sources = _ids(tokenizer, [example.source for example in kept])

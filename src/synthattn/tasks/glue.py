@@ -20,6 +20,9 @@ class Labelled(Task):
     """In the order in which T5 writes them."""
     labels: Labels
 
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return {name: self.columns.get(name, ()) for name in (*self.fields, "label")}
+
     def examples(self, record: Record) -> Iterable[Example]:
         number = self.labels.number(self.field(record, "label"), record.where)
         yield Example(self.written(record), self.labels.names[number], number, record.where)
@@ -118,6 +121,9 @@ class Stsb(Task):
 
     name = "stsb"
     columns = {"score": ("label", "similarity_score", "similarity")}  # noqa: RUF012
+
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return {"sentence1": (), "sentence2": (), **self.columns}
 
     def examples(self, record: Record) -> Iterable[Example]:
         value = self.field(record, "score")

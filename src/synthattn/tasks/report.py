@@ -154,7 +154,7 @@ def _count(source: Source, task: Task, split: str, in_train: set[int], is_train:
     for record in source.read(split):
         report.records += 1
         try:
-            found = list(task.examples(record))
+            found = [example for example in task.examples(record) if is_train or example.evaluated]
         except ValueError as error:
             report.problems += 1
             if len(report.first_problems) < SHOWN:

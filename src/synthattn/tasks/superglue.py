@@ -14,6 +14,8 @@ from synthattn.tasks.glue import Labelled
 from synthattn.tasks.labels import Labels
 
 TRUTH = Labels("False", "True")
+SPANS = ("span1_text", "span2_text", "span2_index")
+"""What WSC says about the noun and the pronoun."""
 
 
 class BoolQ(Labelled):
@@ -58,6 +60,9 @@ class Wic(Labelled):
     fields = ("sentence1", "sentence2", "word")
     labels = TRUTH
 
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return {**super().reads(), "pos": ()}
+
     def written(self, record: Record) -> str:
         text = super().written(record)
         if "pos" not in record.fields:
@@ -76,6 +81,9 @@ class Wsc(Task):
     scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "wsc"
+
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return dict.fromkeys(("text", "label", "target", *SPANS), ())
 
     def examples(self, record: Record) -> Iterable[Example]:
         words = self.text(record, "text").split()
@@ -105,9 +113,7 @@ class Wsc(Task):
     def _spans(self, record: Record) -> dict[str, Any]:
         # The hub has the spans as fields of their own.
         found = record.fields.get("target", record.fields)
-        missing = [
-            n for n in ("span1_text", "span2_text", "span2_index") if not isinstance(found, dict) or n not in found
-        ]
+        missing = [n for n in SPANS if not isinstance(found, dict) or n not in found]
         if missing:
             raise ValueError(f"{record.where}: no {', '.join(missing)} for {self.name}")
         return found
@@ -128,6 +134,9 @@ class MultiRc(Task):
     scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "multirc"
+
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return dict.fromkeys(("passage", "paragraph", "question", "answer", "label"), ())
 
     def examples(self, record: Record) -> Iterable[Example]:
         passage = record.fields.get("passage")
@@ -183,6 +192,9 @@ class ReCoRD(Task):
 
     name = "record"
 
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return dict.fromkeys(("passage", "qas", "query", "entities", "answers"), ())
+
     def examples(self, record: Record) -> Iterable[Example]:
         passage = record.fields.get("passage")
         if isinstance(passage, dict):
@@ -212,7 +224,8 @@ class ReCoRD(Task):
         distinct = list(dict.fromkeys(answers))
         if not distinct:
             raise ValueError(f"{record.where}: a question without an answer; remove it")
-        yield Example(source, distinct[0], tuple(distinct), record.where)
+        for n, answer in enumerate(distinct):
+            yield Example(source, answer, tuple(distinct), record.where, evaluated=n == 0)
 
     def parse(self, text: str, example: Example) -> str | None:
         return text.strip() or None

@@ -21,6 +21,9 @@ class Translation(Task):
 
     name = "translation"
 
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return {"source": (), "target": ()}  # a record without them has two columns, which are both read
+
     def examples(self, record: Record) -> Iterable[Example]:
         source, target = self._columns(record)
         answer = _line(self, record, target)
@@ -80,6 +83,9 @@ class Dialogue(Task):
         "reply": ("target", "response"),
     }
     compares_vectors = True
+
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return {**self.columns, "reply": (*self.columns["reply"], "candidates")}
 
     def examples(self, record: Record) -> Iterable[Example]:
         record = self._with_reply(record)

@@ -13,6 +13,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from synthattn.data.disk import sync
+
 SEAL = "seal.json"
 PREFIX = "checkpoint-"
 WEIGHTS = "model.safetensors"
@@ -36,13 +38,6 @@ def seal(folder: Path) -> None:
         if file.name != SEAL:
             content[file.name] = [file.stat().st_size, _checksum(file)]
     write_text(folder / SEAL, json.dumps(content))
-
-
-def sync(folder: Path) -> None:
-    """Have the files of a folder on the disk before anything else happens."""
-    for file in folder.iterdir():
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
 
 
 def damage(folder: Path) -> str | None:

@@ -11,7 +11,7 @@ from synthattn.data.cache import key
 from synthattn.data.encoded import Cut, Encoded, Packed
 from synthattn.data.first import First
 from synthattn.data.holdout import HeldOut
-from synthattn.data.open import open_source, parse_columns, with_columns
+from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
 from synthattn.data.source import Source
 from synthattn.data.tokenizers import cached_tokenizer, load_tokenizer
 from synthattn.messages import suggestion
@@ -125,12 +125,11 @@ def encode_for_evaluation(part: Part, split: str, tokenizer: Any, longest: int) 
 
 
 def _part(settings: DataSettings, task: Task, place: str) -> Part:
-    source: Source = open_source(place)
-    if settings.columns:
-        source = with_columns(source, parse_columns(settings.columns))
+    columns = parse_columns(settings.columns)
+    source = with_columns(open_source(place), columns)
     if settings.read_examples is not None:
         source = First(source, settings.read_examples)
-    source = HeldOut(source)
+    source = HeldOut(source, columns=used_columns(task.reads(), columns))
     if "train" not in source.splits:
         raise ValueError(f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*")
     if isinstance(task, Classification):

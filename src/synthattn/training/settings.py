@@ -87,7 +87,7 @@ class TrainingSettings:
         beta1: of Adam.
         beta2: of Adam.
         epsilon: of Adam.
-        weight_decay: decoupled, of matrices only.
+        weight_decay: decoupled, of matrices only: not of biases, norms and weights of mixtures.
         label_smoothing: share of the probability that goes to all tokens alike; 0.1 for tasks that write a text.
         clip: gradients are scaled to have at most this norm; 0 for no limit.
         seed: of the first weights, the order of the examples and dropout.

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 from transformers import Adafactor, Trainer
 
 from synthattn.data.batching import TokenBatches
+from synthattn.synthesizers.mixture import SigmoidWeights, SoftmaxWeights
 from synthattn.tasks.inputs import IGNORED, Inputs, RunBatches
 from synthattn.training import checkpoints
 
@@ -82,6 +83,15 @@ class SynthesizerTrainer(Trainer):
             # The Trainer's own would take T5's rates, which are relative to the size of a parameter, for absolute ones.
             options |= {"scale_parameter": True, "relative_step": False, "warmup_init": False}
         return kind, options
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Of matrices only: the Trainer goes by names, and would also decay a single number that is called alpha."""
+        named = set(super().get_decay_parameter_names(model))
+        # A few numbers for each head, whatever their shape: how much a term weighs is not to be pulled anywhere.
+        weights = (module for module in model.modules() if isinstance(module, SigmoidWeights | SoftmaxWeights))
+        mixing = {id(parameter) for module in weights for parameter in module.parameters()}
+        parameters = model.named_parameters()
+        return [name for name, p in parameters if name in named and p.dim() > 1 and id(p) not in mixing]
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         mask = inputs["attention_mask"]
