@@ -256,6 +256,15 @@ def test_a_run_starts_from_a_saved_model(texts: Path, tmp_path: Path):
         train(other, tmp_path / "third")
 
 
+def test_broken_vectors_are_known_before_training(texts: Path, tmp_path: Path):
+    """By a task that compares them; others do not look at them."""
+    (tmp_path / "cut.txt").write_text("2 1\nant 1\n")
+    changed = {"evaluation__vectors": str(tmp_path / "cut.txt")}
+    with pytest.raises(ValueError, match=r"cut\.txt: line 1 says 2 words, there are 1"):
+        prepared(data(tmp_path / "data", "dialogue"), "dialogue", **changed)
+    assert prepared(texts, "sentence-modeling", **changed).parts
+
+
 def test_a_failure_is_in_the_record(texts: Path, tmp_path: Path):
     chosen = settings(texts, "sentence-modeling", training__batch_tokens=3)
     with pytest.raises(ValueError, match=r"an example has \d+ tokens, a batch may have 3; allow more or shorten"):

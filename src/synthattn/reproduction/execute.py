@@ -224,7 +224,8 @@ class Execution:
     def prepared(self, part: Part, settings: Settings) -> Prepared:
         """The data, once for all rows; a model to start from brings its own words, which are those of all rows."""
         if part.name not in self._prepared:
-            self._prepared[part.name] = prepare_data(settings)
+            # Vectors of words are made of this data, and are not there yet.
+            self._prepared[part.name] = prepare_data(settings.changed(evaluation__vectors=None))
         return self._prepared[part.name]
 
     def _check_data(self, part: Part, prepared: Prepared) -> None:

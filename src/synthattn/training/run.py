@@ -17,6 +17,8 @@ from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArgumen
 
 from synthattn.data.batching import TokenBatches
 from synthattn.messages import out_of_memory
+from synthattn.metrics.vectors import check_vectors
+from synthattn.tasks import find_tasks
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
 from synthattn.training.evaluation import evaluate
@@ -192,8 +194,18 @@ def _tidy(run: Path) -> None:
 
 
 def prepare_data(settings: Settings) -> Prepared:
-    """The data of a run, as long as its model can read."""
+    """The data of a run, as long as its model can read; what would only be found out after training is said now."""
+    tasks = find_tasks(settings.data.task)
+    asked = settings.model.fields.get("max_position_embeddings")
+    least = 3 if tasks[0].kind == "span-corruption" else 2  # a token and its end, and what stands for a hidden span
+    if isinstance(asked, int) and asked < least:
+        raise ValueError(
+            f"--max-length (model.max_position_embeddings) must be at least {least} for {settings.data.task}, "
+            f"got {asked}"
+        )
     config = configuration(settings.model)
+    if settings.evaluation.vectors is not None and any(task.compares_vectors for task in tasks):
+        check_vectors(settings.evaluation.vectors)
     start = None if settings.model.start is None else Path(settings.model.start)
     return prepare(
         settings.data,
