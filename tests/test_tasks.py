@@ -1,5 +1,6 @@
 """Tasks: one golden example each, gold answers score 100, and what cannot be understood is counted, not fatal."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,20 @@ def test_golden(name):
     example = next(iter(find_task(name).examples(record(fields))))
     assert (example.source, example.target, example.reference) == (source, target, reference)
     assert example.where == "here, line 3"
+
+
+@pytest.mark.parametrize("name", [task.name for task in (*GLUE, *SUPERGLUE)])
+def test_what_a_user_writes_is_what_was_trained(name):
+    """One text gets the words of its task; of several the user is told how to write them."""
+    task = find_task(name)
+    fields, source, *_ = GOLDEN[name]
+    if name in ("cola", "sst2"):
+        assert (task.prompt(f"  {fields['sentence']}\n"), task.form()) == (source, "")
+        return
+    form = re.escape(task.form()).replace(r"\ \.\.\.", ".+").replace("pronoun", ".+").replace(r"\[pos:.+\]\ ", "")
+    assert re.fullmatch(form, source)
+    with pytest.raises(ValueError, match=f"^{name} reads more than one text; write all of them: "):
+        task.prompt("a text")
 
 
 @pytest.mark.parametrize("name", GOLDEN)

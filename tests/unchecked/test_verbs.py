@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
+from synthattn.cli import generate as generate_module
 from synthattn.cli.app import app, main
 from synthattn.comparison import compare as comparison_module
 from synthattn.training import record
@@ -176,6 +177,23 @@ def test_predictions_with_characters_that_some_take_for_the_end_of_a_line(place,
         assert call("evaluate", tmp_path / name, "--task", "translation", "--data", "pairs", "--quiet").code == 0
 
 
+def test_a_line_ends_at_a_line_feed_alone(place, tmp_path):
+    """A carriage return before it belongs to the end; one by itself is a character like others."""
+    lines = (place / "pairs" / "test.de").read_text().splitlines()
+    lines[0] = lines[0].replace(" ", " \r ", 1)
+    for name, end in (("unix.txt", "\n"), ("windows.txt", "\r\n")):
+        (tmp_path / name).write_bytes("".join(f"{line}{end}" for line in lines).encode())
+        found = json.loads(call("evaluate", tmp_path / name, *PAIRS, "--json").out)
+        assert found["examples"] == 7
+        assert found["scores"]["bleu"]["value"] == pytest.approx(100)
+    asked = b"the\rdog\r\nold house\n\r\nlast\r"
+    (tmp_path / "asked.txt").write_bytes(asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generate_module, "_answers", lambda model, tokenizer, texts, *rest: map(repr, texts))
+        for said in (call("generate", "run-pairs", tmp_path / "asked.txt"), call("generate", "run-pairs", stdin=asked)):
+            assert said == Said(0, "'the\\rdog'\n'old house'\n''\n'last\\r'\n", "")
+
+
 def test_predictions_of_classes(place, tmp_path):
     labels = [line.split("\t")[1] for line in (place / "classes" / "test.tsv").read_text().splitlines()[1:]]
     (tmp_path / "labels.txt").write_text("\n".join([*labels[:-1], "nonsense"]))
@@ -226,6 +244,45 @@ def test_generate_names_classes(place):
     assert said.code == 0
     assert set(said.out.split()) <= {"animal", "thing"}
     assert said.out.count("\n") == 3
+
+
+def for_task(place: Path, folder: Path, task: str) -> Path:
+    """The run of translation as if it were one of another task."""
+    shutil.copytree(place / "run-pairs", folder)
+    saved = (folder / "settings.yaml").read_text()
+    (folder / "settings.yaml").write_text(saved.replace("task: translation", f"task: {task}"))
+    return folder
+
+
+def test_generate_writes_the_words_of_a_task_of_glue(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(generate_module, "_answers", lambda model, tokenizer, texts, *rest: iter(texts))
+    run = for_task(place, tmp_path / "run", "cola")
+    assert call("generate", run, stdin="the  dog \n") == Said(0, "cola sentence: the dog\n", "")
+    assert call("generate", run, "--raw", stdin="the  dog \n") == Said(0, "the  dog \n", "")
+    assert call("generate", for_task(place, tmp_path / "suite", "glue"), stdin="the dog\n").out == "the dog\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "form"),
+    [("rte", "rte sentence1: ... sentence2: ..."), ("stsb", "stsb sentence1: ... sentence2: ...")],
+)
+def test_generate_says_how_several_texts_are_written(place, tmp_path, task, form):
+    run = for_task(place, tmp_path / "run", task)
+    message = f"synthattn: {task} reads more than one text; write each line as '{form}', and say --raw\n"
+    assert call("generate", run, stdin="the dog\n") == Said(2, "", message)
+    assert call("generate", run, "--raw", "--max-new-tokens", "2", stdin="the dog\n").code == 0
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "generate"])
+def test_weights_that_are_cut_off(place, tmp_path, verb):
+    shutil.copytree("run-pairs", tmp_path / "run")
+    weights = tmp_path / "run" / "model" / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size - 5)
+    said = call(verb, tmp_path / "run")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith(f"synthattn: {weights} is cut off or damaged: ")
+    assert said.err.endswith("; copy it again, or train the model anew\n")
+    assert said.err.count("\n") == 1
 
 
 def test_generate_answers_before_the_input_ends(place):
@@ -293,6 +350,10 @@ PAIRS = ["--task", "translation", "--data", "pairs"]
         (["evaluate", "pairs/valid.de", *PAIRS], "pairs/valid.de has 5 predictions, pairs has 7 in test"),
         (["evaluate", "binary.txt", *PAIRS], "binary.txt is not UTF-8: invalid start byte at byte 4"),
         (["evaluate", "texts/test.txt", "--task", "language-modeling"], "which a file of predictions lacks"),
+        (["train", *PAIRS, "--steps", "5", "--set", "training=5"], "training must be a group of settings, got 5"),
+        (["train", *PAIRS, "--max-length", "1"], "--max-length (model.max_position_embeddings) must be at least 2 for"),
+        (["compare", "--max-length", "0"], "must be at least 2 for language-modeling, got 0"),
+        (["train", "--task", "span-corruption", "--max-length", "2"], "at least 3 for span-corruption, got 2"),
         (["generate", "nothing"], "there is no folder nothing; give that of a run or of a model"),
         (["generate", "empty"], "empty holds no config.json, so it is not a saved model"),
         (["generate", "run-pairs", "nothing.txt"], "No such file or directory: 'nothing.txt'"),

@@ -1,6 +1,7 @@
 """``synthattn evaluate``."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -109,11 +110,13 @@ def _only_texts(part: Part) -> None:
 def _lines(file: Path) -> list[str]:
     """Plain lines, or the ``prediction`` of JSON lines."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from error
-    # Not splitlines(), for which characters end a line that a prediction may contain.
-    lines = text.removesuffix("\n").split("\n") if text else []
+    # Not splitlines() or a text file, for which characters end a line that a prediction may contain.
+    lines = re.split("\r?\n", text)
+    if not lines[-1]:  # what follows the end of the last line
+        del lines[-1]
     if file.suffix != ".jsonl":
         return lines
     try:
