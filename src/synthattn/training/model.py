@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers.utils import logging
 
@@ -65,7 +66,22 @@ def load(folder: Path, config: SynthesizerConfig | None = None) -> SynthesizerPr
 
     _, kind = find(str(folder), None)
     logging.disable_progress_bar()
-    return MODELS[kind].from_pretrained(folder, config=config)
+    try:
+        return MODELS[kind].from_pretrained(folder, config=config)
+    except SafetensorError as error:
+        file = _unreadable(folder)
+        raise ValueError(f"{file} is cut off or damaged: {error}; copy it again, or train the model anew") from error
+
+
+def _unreadable(folder: Path) -> Path:
+    """The file of weights that is to blame: a large model has several."""
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except SafetensorError:
+            return file
+    return folder
 
 
 def load_for(folder: Path, kind: Kind, labels: Sequence[str], config: SynthesizerConfig) -> SynthesizerPreTrainedModel:
