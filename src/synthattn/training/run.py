@@ -23,8 +23,8 @@ from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
 from synthattn.training.evaluation import evaluate
 from synthattn.training.keeping import Board, Keeper, interruptible
-from synthattn.training.model import build, configuration, load, load_for, parameters, placed
-from synthattn.training.prepare import Prepared, prepare
+from synthattn.training.model import build, configuration, load, load_for, name_classes, parameters, placed
+from synthattn.training.prepare import Prepared, check_same_data, prepare
 from synthattn.training.progress import Display, Quiet, Reporter
 from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict
 from synthattn.training.trainer import SynthesizerTrainer
@@ -155,6 +155,8 @@ def _train(
         prepared = prepare_data(settings)
     for part in prepared.parts:  # a split that is not there is said now, not after training
         part.evaluation_splits(settings.evaluation.split)
+    way_out = "put back what it was, or train anew, in another folder"
+    check_same_data(found.data, prepared.facts, settings.data.source, f"{run} was begun", way_out)
     config = configuration(settings.model, **decided_fields(prepared))
     seed = settings.training.seed
     # Sums of numbers in another order give other last digits: resumed runs must have the same.
@@ -162,6 +164,8 @@ def _train(
         model = build(config, prepared.kind, seed)
     else:
         model = load_for(start, prepared.kind, prepared.labels, config)
+    if prepared.labels:
+        name_classes(model, prepared.labels)  # before training: checkpoints are models too
     found.data, found.notes = prepared.facts, prepared.notes
     found.model = {
         "class": type(model).__name__,
@@ -378,9 +382,6 @@ def _finish(
         return
     unfinished = run / f"{MODEL}.part"
     shutil.rmtree(unfinished, ignore_errors=True)
-    if prepared.labels:
-        model.config.id2label = dict(enumerate(prepared.labels))
-        model.config.label2id = {name: n for n, name in enumerate(prepared.labels)}
     with checkpoints.writing("the model", run, unfinished):
         model.save_pretrained(unfinished, state_dict=weights)
         prepared.tokenizer.save_pretrained(unfinished)
