@@ -18,6 +18,8 @@ import typer
 from synthattn.cli import generate as generate_module
 from synthattn.cli.app import app, main
 from synthattn.comparison import compare as comparison_module
+from synthattn.data.holdout import HeldOut, content_hash
+from synthattn.data.open import open_source
 from synthattn.training import record
 
 WORDS = ["red", "blue", "old", "new", "small", "large", "house", "tree", "car", "dog", "cat", "sees", "has", "the"]
@@ -150,6 +152,80 @@ def test_evaluate_a_checkpoint(place, monkeypatch):
     written = call("generate", "half/checkpoint-3", "--max-new-tokens", "3", stdin="the dog\n")
     assert written.code == 0
     assert written.out.count("\n") == 1
+
+
+def table(folder: Path, **splits: list[tuple[str, str]]) -> Path:
+    """Labelled texts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in splits.items():
+        lines = ["text\tlabel", *("\t".join(row) for row in rows)]
+        (folder / f"{name}.tsv").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def accuracy(*arguments: str | Path) -> tuple[float, int, list[str]]:
+    said = call("evaluate", *arguments, "--json", "--quiet")
+    assert (said.code, said.err) == (0, "")
+    found = json.loads(said.out)
+    return found["scores"]["accuracy"]["value"], found["examples"], list(found["splits"].values())
+
+
+def test_classes_are_those_of_the_model(place, tmp_path):
+    """Whatever classes other data has in its train split, and in which order."""
+    said = [json.loads(line) for line in (place / "run-classes/predictions.jsonl").read_text().splitlines()]
+    agreed = [(one["source"], one["prediction"]) for one in said]
+    other = table(tmp_path / "other", train=[("dog", "thing"), ("cat", "zebra"), ("car", "aardvark")], test=agreed)
+    assert accuracy("run-classes", "--data", other, "--output", tmp_path / "new") == (100.0, 7, ["test"])
+    assert [json.loads(line) for line in (tmp_path / "new" / "predictions.jsonl").read_text().splitlines()] == [
+        one | {"reference": one["prediction"]} for one in said
+    ]
+    table(other, test=[*agreed, ("cat", "zebra")])
+    message = "synthattn: test.tsv, line 9: label 'zebra' does not occur in the labels of the model: animal, thing\n"
+    assert call("evaluate", "run-classes/model", "--data", other) == Said(2, "", message)
+
+
+def test_classes_of_a_model_that_does_not_name_them(place, tmp_path):
+    """They are taken from the train split, if there is one with as many."""
+    model = tmp_path / "model"
+    shutil.copytree("run-classes/model", model)
+    config = json.loads((model / "config.json").read_text())
+    config |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+    (model / "config.json").write_text(json.dumps(config))
+    options = [model, "--task", "classification", "--data"]
+    assert accuracy(*options, "classes")[0] == record.load(place / "run-classes").scores["accuracy"]["value"]
+    rows = [("dog", "animal"), ("car", "thing")]
+    said = call("evaluate", *options, table(tmp_path / "only", test=rows))
+    assert f"{model} does not name its classes, and {tmp_path / 'only'} has no train split that would" in said.err
+    said = call("evaluate", *options, table(tmp_path / "three", train=[*rows, ("eel", "fish")], test=rows))
+    assert said == Said(2, "", f"synthattn: {model} knows 2 classes, the data has 3\n")
+
+
+def test_data_that_is_only_scored_needs_no_train_split(place, tmp_path):
+    rows = [(" ".join([*WORDS[n % 7 : n % 7 + 3], str(n)]), ("animal", "thing")[n % 2]) for n in range(200)]
+    held_out = sum(content_hash({"text": text, "label": label}) % 50 == 0 for text, label in rows)
+    assert 0 < held_out < 20
+    only = table(tmp_path / "only", test=rows[:13])
+    assert accuracy("run-classes", "--data", only)[1:] == (13, ["test"])
+    (tmp_path / "labels.txt").write_text("".join(f"{label}\n" for _, label in rows[:13]))
+    options = ["--task", "classification", "--data", only]
+    assert accuracy(tmp_path / "labels.txt", *options) == (100.0, 13, ["test"])
+    alone = table(tmp_path, lone=rows) / "lone.tsv"
+    assert accuracy("run-classes", "--data", alone)[1:] == (200, ["train"])
+    assert accuracy("run-classes", "--data", alone, "--split", "validation")[1:] == (held_out, ["validation"])
+
+    # Of what a run has learned from, only the part that was held out is scored, wherever it is.
+    run = tmp_path / "run"
+    shutil.copytree("run-classes", run)
+    saved = (run / "settings.yaml").read_text()
+    (run / "settings.yaml").write_text(saved.replace("source: classes", f"source: {alone}"))
+    assert accuracy(run)[1:] == (held_out, ["validation"])
+    assert accuracy(run, "--data", alone)[1:] == (held_out, ["validation"])
+    moved = table(tmp_path / "moved", lone=rows) / "lone.tsv"
+    assert accuracy(run, "--data", moved)[1:] == (200, ["train"]), "the record does not know it"
+    found = record.load(run)
+    found.data["sources"] = {str(alone): HeldOut(open_source(str(alone))).fingerprint()}
+    found.save(run)
+    assert accuracy(run, "--data", moved)[1:] == (held_out, ["validation"])
 
 
 def test_evaluate_predictions(place, tmp_path):
@@ -346,6 +422,15 @@ PAIRS = ["--task", "translation", "--data", "pairs"]
         (["evaluate", "nothing"], "there is no nothing; give the folder of a run or a model, or a file of predictions"),
         (["evaluate", "empty"], "empty is neither the folder of a run nor of a model"),
         (["evaluate", "run-pairs", "--split", "tset"], "pairs has no split 'tset'; did you mean test?"),
+        (
+            ["evaluate", "run-texts", *PAIRS],
+            "run-texts/model holds a SynthesizerForCausalLM, translation needs a SynthesizerForConditionalGeneration",
+        ),
+        (
+            ["evaluate", "run-classes/model", "--task", "glue"],
+            "run-classes/model holds a SynthesizerForSequenceClassification, glue needs a SynthesizerForConditional",
+        ),
+        (["evaluate", "run-pairs", "--task", "dialogue", "--vectors", "nothing"], "nothing: cannot be read: No such"),
         (["evaluate", "pairs/valid.de"], "valid.de does not say what its predictions are for; give --task, and --data"),
         (["evaluate", "pairs/valid.de", *PAIRS], "pairs/valid.de has 5 predictions, pairs has 7 in test"),
         (["evaluate", "binary.txt", *PAIRS], "binary.txt is not UTF-8: invalid start byte at byte 4"),
