@@ -45,6 +45,7 @@ from synthattn.metrics import (
     load_vectors,
     superglue_average,
 )
+from synthattn.metrics.vectors import check_vectors
 
 CASES = range(200)
 # Words that share stems, punctuation, compounds, numbers, and what is no ASCII.
@@ -552,6 +553,7 @@ def test_vectors_are_read(tmp_path, header, ending):
     path = tmp_path / f"vectors.{ending}"
     content = (header + "cat 1 -2.5\n. . . 3e-1 4 \r\n\nüber 5 6\ncat 7 8\n").encode()
     path.write_bytes(gzip.compress(content, mtime=0) if ending.endswith("gz") else content)
+    check_vectors(path)
     vectors = load_vectors(path)
     assert list(vectors) == ["cat", ". . .", "über"]
     assert [vector.tolist() for vector in vectors.values()] == [[1.0, -2.5], pytest.approx([0.3, 4.0]), [5.0, 6.0]]
@@ -579,3 +581,5 @@ def test_broken_vectors_are_named_by_file_and_line(tmp_path, name, content, mess
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=re.escape(message)):
         load_vectors(tmp_path / name)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_vectors(tmp_path / name)

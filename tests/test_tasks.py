@@ -1,6 +1,7 @@
 """Tasks: one golden example each, gold answers score 100, and what cannot be understood is counted, not fatal."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,20 @@ def test_what_is_held_out_depends_on_all_that_a_task_reads_and_on_nothing_else(n
     (tmp_path / "numbered.jsonl").write_text("".join(lines))
     held = HeldOut(open_source(str(tmp_path / "numbered.jsonl")), every=2, columns=find_task(name).reads())
     assert len(list(held.read("train"))) in (0, 20)
+
+
+@pytest.mark.parametrize("name", [task.name for task in (*GLUE, *SUPERGLUE)])
+def test_what_a_user_writes_is_what_was_trained(name):
+    """One text gets the words of its task; of several the user is told how to write them."""
+    task = find_task(name)
+    fields, source, *_ = GOLDEN[name]
+    if name in ("cola", "sst2"):
+        assert (task.prompt(f"  {fields['sentence']}\n"), task.form()) == (source, "")
+        return
+    form = re.escape(task.form()).replace(r"\ \.\.\.", ".+").replace("pronoun", ".+").replace(r"\[pos:.+\]\ ", "")
+    assert re.fullmatch(form, source)
+    with pytest.raises(ValueError, match=f"^{name} reads more than one text; write all of them: "):
+        task.prompt("a text")
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from transformers import (
 from synthattn.data.batching import TokenBatches
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import record
+from synthattn.training import run as run_module
 from synthattn.training.evaluation import load_rows
+from synthattn.training.model import class_names, load
 from synthattn.training.progress import Quiet
 from synthattn.training.run import Stopped, final_model, saved_settings, train
 from synthattn.training.settings import ModelSettings, Settings, as_dict
@@ -156,6 +159,42 @@ def test_a_run_goes_on_as_if_it_had_never_stopped(texts: Path, tmp_path: Path, o
     assert repeatable(stopped) == repeatable(whole)
 
 
+@pytest.mark.parametrize("left", ["training", "scoring"])
+def test_a_run_does_not_go_on_with_other_data(tmp_path: Path, left: str, monkeypatch: pytest.MonkeyPatch):
+    folder, run = data(tmp_path / "data", "sentence-modeling"), tmp_path / "run"
+    chosen = settings(folder, "sentence-modeling", training__keep_checkpoints=1)
+    if left == "training":
+        with pytest.raises(Stopped):
+            train(chosen, run, At(3, ctrl_c))
+    else:
+        monkeypatch.setattr(run_module, "evaluate", lambda *rest: power_cut())
+        with pytest.raises(RuntimeError, match="the power was cut"):
+            train(chosen, run)
+        monkeypatch.undo()
+    before = (folder / "train.txt").read_text()
+    (folder / "train.txt").write_text(before + "ant bee\n")
+    message = f"{folder} has changed since {run} was begun; put back what it was, or train anew, in another folder"
+    for _ in range(2):  # the record of the first try must not make the second one pass
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            train(saved_settings(run), run, resume=True)
+    (folder / "train.txt").write_text(before)
+    found = record.load(run)
+    found.data["tokenizer"] = "another"
+    found.save(run)
+    with pytest.raises(ValueError, match=f"^the tokenizer of {re.escape(message)}$"):
+        train(saved_settings(run), run, resume=True)
+    found.data["tokenizer"] = prepared(folder, "sentence-modeling").facts["tokenizer"]
+    found.save(run)
+    assert train(saved_settings(run), run, resume=True).status == "done"
+
+
+def test_a_checkpoint_names_its_classes(tmp_path: Path):
+    chosen = settings(data(tmp_path / "data", "classification"), "classification")
+    with pytest.raises(Stopped):
+        train(chosen, tmp_path / "run", At(2, ctrl_c))
+    assert class_names(load(final_model(tmp_path / "run"))) == ("early", "late")
+
+
 def test_other_seeds_learn_something_else(texts: Path, tmp_path: Path):
     for seed in (0, 1):
         train(settings(texts, "sentence-modeling", training__seed=seed), tmp_path / str(seed))
@@ -254,6 +293,15 @@ def test_a_run_starts_from_a_saved_model(texts: Path, tmp_path: Path):
     message = "holds a SynthesizerForCausalLM, classification needs a SynthesizerForSequenceClassification"
     with pytest.raises(ValueError, match=message):
         train(other, tmp_path / "third")
+
+
+def test_broken_vectors_are_known_before_training(texts: Path, tmp_path: Path):
+    """By a task that compares them; others do not look at them."""
+    (tmp_path / "cut.txt").write_text("2 1\nant 1\n")
+    changed = {"evaluation__vectors": str(tmp_path / "cut.txt")}
+    with pytest.raises(ValueError, match=r"cut\.txt: line 1 says 2 words, there are 1"):
+        prepared(data(tmp_path / "data", "dialogue"), "dialogue", **changed)
+    assert prepared(texts, "sentence-modeling", **changed).parts
 
 
 def test_a_failure_is_in_the_record(texts: Path, tmp_path: Path):

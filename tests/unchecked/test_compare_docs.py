@@ -106,6 +106,7 @@ def place(tmp_path, monkeypatch):
         f"the {a} {b} sees the {c}" for a in ("old", "new", "red") for b in ("dog", "cat") for c in ("car", "tree")
     ]
     files = {
+        "other.tsv": ["en\tde", "the old dog\tdog old the", "the new cat\tcat new the"],
         "new.txt": ["the old dog", "the new cat"],
         "more.yaml": ["training:", "  schedule: cosine", "model:", "  d_ff: 48"],
     }

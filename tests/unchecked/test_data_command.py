@@ -128,6 +128,13 @@ def test_an_unknown_task(run, parallel):
     assert "unknown task 'translate'; did you mean translation" in result.stderr
 
 
+def test_a_suite_is_no_task(run, parallel):
+    result = run(str(parallel), "--task", "glue")
+    assert result.returncode == 2
+    message = "glue is a suite, looked at task by task; choose from cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte"
+    assert result.stderr == f"synthattn: {message}\n"
+
+
 @pytest.mark.parametrize(("choice", "counted"), [("truncate", "truncated"), ("drop", "dropped")])
 def test_what_is_too_long_is_counted(run, parallel, choice, counted):
     options = ["--max-length", "3", "--over-long", choice, "--json"]

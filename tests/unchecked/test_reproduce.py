@@ -14,8 +14,10 @@ from synthattn.reproduction.cost import costs
 from synthattn.reproduction.execute import Execution, Folders, Job, jobs
 from synthattn.reproduction.outcome import Speed
 from synthattn.reproduction.recipes import TABLES, recipe
+from synthattn.training import record
 from synthattn.training import run as run_module
 from synthattn.training.progress import Quiet
+from synthattn.training.settings import as_dict
 
 # A run that fails leaves the file of its curves to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -252,6 +254,29 @@ def test_data_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch):
     monkeypatch.setitem(prepared.facts["sources"], next(iter(prepared.facts["sources"])), "another fingerprint")
     with pytest.raises(ValueError, match=r"has changed since .* was made"):
         execution._check_data(part, prepared)
+
+
+def test_a_run_that_was_stopped_does_not_go_on_with_other_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
+    execution = Execution(recipe("lra", "tiny"), Folders(tmp_path / "out", tmp_path / "work"), lambda name: Quiet())
+    part = execution.recipe.parts[0]
+    job = Job(part, part.baseline, 0, part.rates[0])
+    settings, folder = execution.settings(job), execution.run_folder(job)
+    folder.mkdir(parents=True)
+    facts = execution.prepared(part, settings).facts
+    other = facts | {"sources": dict.fromkeys(facts["sources"], "another fingerprint")}
+    record.Record(status="stopped", settings=as_dict(settings), data=other).save(folder)
+    with pytest.raises(ValueError, match=f"has changed since {folder} was begun; name another --output and --work"):
+        execution.run(job)
+
+
+def test_vectors_of_words_are_made_before_they_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
+    chosen = recipe("generation", "tiny")
+    execution = Execution(chosen, Folders(tmp_path / "out", tmp_path / "work"), lambda name: Quiet())
+    part = next(part for part in chosen.parts if part.vectors)
+    settings = execution.settings(Job(part, part.baseline, 0, rate=1e-3))
+    assert Path(str(settings.evaluation.vectors)).is_file()
 
 
 def test_only_the_first_process_writes(place, tmp_path, monkeypatch):

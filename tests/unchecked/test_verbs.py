@@ -15,8 +15,11 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
+from synthattn.cli import generate as generate_module
 from synthattn.cli.app import app, main
 from synthattn.comparison import compare as comparison_module
+from synthattn.data.holdout import HeldOut, content_hash
+from synthattn.data.open import open_source
 from synthattn.training import record
 
 WORDS = ["red", "blue", "old", "new", "small", "large", "house", "tree", "car", "dog", "cat", "sees", "has", "the"]
@@ -151,6 +154,80 @@ def test_evaluate_a_checkpoint(place, monkeypatch):
     assert written.out.count("\n") == 1
 
 
+def table(folder: Path, **splits: list[tuple[str, str]]) -> Path:
+    """Labelled texts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in splits.items():
+        lines = ["text\tlabel", *("\t".join(row) for row in rows)]
+        (folder / f"{name}.tsv").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def accuracy(*arguments: str | Path) -> tuple[float, int, list[str]]:
+    said = call("evaluate", *arguments, "--json", "--quiet")
+    assert (said.code, said.err) == (0, "")
+    found = json.loads(said.out)
+    return found["scores"]["accuracy"]["value"], found["examples"], list(found["splits"].values())
+
+
+def test_classes_are_those_of_the_model(place, tmp_path):
+    """Whatever classes other data has in its train split, and in which order."""
+    said = [json.loads(line) for line in (place / "run-classes/predictions.jsonl").read_text().splitlines()]
+    agreed = [(one["source"], one["prediction"]) for one in said]
+    other = table(tmp_path / "other", train=[("dog", "thing"), ("cat", "zebra"), ("car", "aardvark")], test=agreed)
+    assert accuracy("run-classes", "--data", other, "--output", tmp_path / "new") == (100.0, 7, ["test"])
+    assert [json.loads(line) for line in (tmp_path / "new" / "predictions.jsonl").read_text().splitlines()] == [
+        one | {"reference": one["prediction"]} for one in said
+    ]
+    table(other, test=[*agreed, ("cat", "zebra")])
+    message = "synthattn: test.tsv, line 9: label 'zebra' does not occur in the labels of the model: animal, thing\n"
+    assert call("evaluate", "run-classes/model", "--data", other) == Said(2, "", message)
+
+
+def test_classes_of_a_model_that_does_not_name_them(place, tmp_path):
+    """They are taken from the train split, if there is one with as many."""
+    model = tmp_path / "model"
+    shutil.copytree("run-classes/model", model)
+    config = json.loads((model / "config.json").read_text())
+    config |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+    (model / "config.json").write_text(json.dumps(config))
+    options = [model, "--task", "classification", "--data"]
+    assert accuracy(*options, "classes")[0] == record.load(place / "run-classes").scores["accuracy"]["value"]
+    rows = [("dog", "animal"), ("car", "thing")]
+    said = call("evaluate", *options, table(tmp_path / "only", test=rows))
+    assert f"{model} does not name its classes, and {tmp_path / 'only'} has no train split that would" in said.err
+    said = call("evaluate", *options, table(tmp_path / "three", train=[*rows, ("eel", "fish")], test=rows))
+    assert said == Said(2, "", f"synthattn: {model} knows 2 classes, the data has 3\n")
+
+
+def test_data_that_is_only_scored_needs_no_train_split(place, tmp_path):
+    rows = [(" ".join([*WORDS[n % 7 : n % 7 + 3], str(n)]), ("animal", "thing")[n % 2]) for n in range(200)]
+    held_out = sum(content_hash({"text": text, "label": label}) % 50 == 0 for text, label in rows)
+    assert 0 < held_out < 20
+    only = table(tmp_path / "only", test=rows[:13])
+    assert accuracy("run-classes", "--data", only)[1:] == (13, ["test"])
+    (tmp_path / "labels.txt").write_text("".join(f"{label}\n" for _, label in rows[:13]))
+    options = ["--task", "classification", "--data", only]
+    assert accuracy(tmp_path / "labels.txt", *options) == (100.0, 13, ["test"])
+    alone = table(tmp_path, lone=rows) / "lone.tsv"
+    assert accuracy("run-classes", "--data", alone)[1:] == (200, ["train"])
+    assert accuracy("run-classes", "--data", alone, "--split", "validation")[1:] == (held_out, ["validation"])
+
+    # Of what a run has learned from, only the part that was held out is scored, wherever it is.
+    run = tmp_path / "run"
+    shutil.copytree("run-classes", run)
+    saved = (run / "settings.yaml").read_text()
+    (run / "settings.yaml").write_text(saved.replace("source: classes", f"source: {alone}"))
+    assert accuracy(run)[1:] == (held_out, ["validation"])
+    assert accuracy(run, "--data", alone)[1:] == (held_out, ["validation"])
+    moved = table(tmp_path / "moved", lone=rows) / "lone.tsv"
+    assert accuracy(run, "--data", moved)[1:] == (200, ["train"]), "the record does not know it"
+    found = record.load(run)
+    found.data["sources"] = {str(alone): HeldOut(open_source(str(alone))).fingerprint()}
+    found.save(run)
+    assert accuracy(run, "--data", moved)[1:] == (held_out, ["validation"])
+
+
 def test_evaluate_predictions(place, tmp_path):
     references = (place / "pairs" / "test.de").read_text()
     (tmp_path / "good.txt").write_text(references)
@@ -174,6 +251,23 @@ def test_predictions_with_characters_that_some_take_for_the_end_of_a_line(place,
     )
     for name in ("odd.txt", "odd.jsonl"):
         assert call("evaluate", tmp_path / name, "--task", "translation", "--data", "pairs", "--quiet").code == 0
+
+
+def test_a_line_ends_at_a_line_feed_alone(place, tmp_path):
+    """A carriage return before it belongs to the end; one by itself is a character like others."""
+    lines = (place / "pairs" / "test.de").read_text().splitlines()
+    lines[0] = lines[0].replace(" ", " \r ", 1)
+    for name, end in (("unix.txt", "\n"), ("windows.txt", "\r\n")):
+        (tmp_path / name).write_bytes("".join(f"{line}{end}" for line in lines).encode())
+        found = json.loads(call("evaluate", tmp_path / name, *PAIRS, "--json").out)
+        assert found["examples"] == 7
+        assert found["scores"]["bleu"]["value"] == pytest.approx(100)
+    asked = b"the\rdog\r\nold house\n\r\nlast\r"
+    (tmp_path / "asked.txt").write_bytes(asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generate_module, "_answers", lambda model, tokenizer, texts, *rest: map(repr, texts))
+        for said in (call("generate", "run-pairs", tmp_path / "asked.txt"), call("generate", "run-pairs", stdin=asked)):
+            assert said == Said(0, "'the\\rdog'\n'old house'\n''\n'last\\r'\n", "")
 
 
 def test_predictions_of_classes(place, tmp_path):
@@ -226,6 +320,45 @@ def test_generate_names_classes(place):
     assert said.code == 0
     assert set(said.out.split()) <= {"animal", "thing"}
     assert said.out.count("\n") == 3
+
+
+def for_task(place: Path, folder: Path, task: str) -> Path:
+    """The run of translation as if it were one of another task."""
+    shutil.copytree(place / "run-pairs", folder)
+    saved = (folder / "settings.yaml").read_text()
+    (folder / "settings.yaml").write_text(saved.replace("task: translation", f"task: {task}"))
+    return folder
+
+
+def test_generate_writes_the_words_of_a_task_of_glue(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(generate_module, "_answers", lambda model, tokenizer, texts, *rest: iter(texts))
+    run = for_task(place, tmp_path / "run", "cola")
+    assert call("generate", run, stdin="the  dog \n") == Said(0, "cola sentence: the dog\n", "")
+    assert call("generate", run, "--raw", stdin="the  dog \n") == Said(0, "the  dog \n", "")
+    assert call("generate", for_task(place, tmp_path / "suite", "glue"), stdin="the dog\n").out == "the dog\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "form"),
+    [("rte", "rte sentence1: ... sentence2: ..."), ("stsb", "stsb sentence1: ... sentence2: ...")],
+)
+def test_generate_says_how_several_texts_are_written(place, tmp_path, task, form):
+    run = for_task(place, tmp_path / "run", task)
+    message = f"synthattn: {task} reads more than one text; write each line as '{form}', and say --raw\n"
+    assert call("generate", run, stdin="the dog\n") == Said(2, "", message)
+    assert call("generate", run, "--raw", "--max-new-tokens", "2", stdin="the dog\n").code == 0
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "generate"])
+def test_weights_that_are_cut_off(place, tmp_path, verb):
+    shutil.copytree("run-pairs", tmp_path / "run")
+    weights = tmp_path / "run" / "model" / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size - 5)
+    said = call(verb, tmp_path / "run")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith(f"synthattn: {weights} is cut off or damaged: ")
+    assert said.err.endswith("; copy it again, or train the model anew\n")
+    assert said.err.count("\n") == 1
 
 
 def test_generate_answers_before_the_input_ends(place):
@@ -289,10 +422,23 @@ PAIRS = ["--task", "translation", "--data", "pairs"]
         (["evaluate", "nothing"], "there is no nothing; give the folder of a run or a model, or a file of predictions"),
         (["evaluate", "empty"], "empty is neither the folder of a run nor of a model"),
         (["evaluate", "run-pairs", "--split", "tset"], "pairs has no split 'tset'; did you mean test?"),
+        (
+            ["evaluate", "run-texts", *PAIRS],
+            "run-texts/model holds a SynthesizerForCausalLM, translation needs a SynthesizerForConditionalGeneration",
+        ),
+        (
+            ["evaluate", "run-classes/model", "--task", "glue"],
+            "run-classes/model holds a SynthesizerForSequenceClassification, glue needs a SynthesizerForConditional",
+        ),
+        (["evaluate", "run-pairs", "--task", "dialogue", "--vectors", "nothing"], "nothing: cannot be read: No such"),
         (["evaluate", "pairs/valid.de"], "valid.de does not say what its predictions are for; give --task, and --data"),
         (["evaluate", "pairs/valid.de", *PAIRS], "pairs/valid.de has 5 predictions, pairs has 7 in test"),
         (["evaluate", "binary.txt", *PAIRS], "binary.txt is not UTF-8: invalid start byte at byte 4"),
         (["evaluate", "texts/test.txt", "--task", "language-modeling"], "which a file of predictions lacks"),
+        (["train", *PAIRS, "--steps", "5", "--set", "training=5"], "training must be a group of settings, got 5"),
+        (["train", *PAIRS, "--max-length", "1"], "--max-length (model.max_position_embeddings) must be at least 2 for"),
+        (["compare", "--max-length", "0"], "must be at least 2 for language-modeling, got 0"),
+        (["train", "--task", "span-corruption", "--max-length", "2"], "at least 3 for span-corruption, got 2"),
         (["generate", "nothing"], "there is no folder nothing; give that of a run or of a model"),
         (["generate", "empty"], "empty holds no config.json, so it is not a saved model"),
         (["generate", "run-pairs", "nothing.txt"], "No such file or directory: 'nothing.txt'"),

@@ -1,7 +1,8 @@
 """``synthattn evaluate``."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,15 @@ from transformers.utils import logging
 from synthattn.cli import scores
 from synthattn.cli.settings import gather
 from synthattn.data.tokenizers import load_tokenizer
-from synthattn.metrics.vectors import load_vectors
+from synthattn.metrics.vectors import check_vectors, load_vectors
+from synthattn.models.modeling import SynthesizerPreTrainedModel
+from synthattn.tasks import find_tasks
+from synthattn.tasks.classification import Classification
 from synthattn.tasks.encoding import examples
+from synthattn.training import record
 from synthattn.training.evaluation import Scored, evaluate, merged, score, similarities
-from synthattn.training.model import load, placed
-from synthattn.training.prepare import Part, open_parts
+from synthattn.training.model import check_classes, check_kind, class_names, load, placed
+from synthattn.training.prepare import Part, open_for_evaluation
 from synthattn.training.progress import display
 from synthattn.training.run import SETTINGS, final_model, saved_settings
 from synthattn.training.settings import Settings, as_dict, from_dict, put
@@ -31,13 +36,17 @@ def run(
         if options.get("data.task") is None:
             raise ValueError(f"{what} does not say what its predictions are for; give --task, and --data")
         settings = gather(None, options, [])
-        scored, facts = _score_file(what, settings)
+        scored, facts = _score_file(what, settings, _learned(what.parent, options))
     else:
         settings, folder = _settings(what, options)
+        learned = _learned(_run(what), options)
+        if learned is not None and options.get("evaluation.split") is None:
+            settings = settings.changed(evaluation__split=None)  # the run's was chosen for other data
         logging.disable_progress_bar()
-        model = placed(load(folder))
+        model = load(folder)
+        parts = _parts(model, folder, settings, learned)
         shown = display(what.name, quiet or as_json)
-        result = evaluate(model, load_tokenizer(folder), open_parts(settings.data), settings.evaluation, shown.scored)
+        result = evaluate(placed(model), load_tokenizer(folder), parts, settings.evaluation, shown.scored)
         shown.close()
         scored, facts = result.scored, result.facts()
         if output is not None:
@@ -58,7 +67,7 @@ def _settings(what: Path, options: Mapping[str, Any]) -> tuple[Settings, Path]:
     """Those of the run that is evaluated, with what the user changes; and the folder of the model."""
     if not what.is_dir():
         raise ValueError(f"there is no {what}; give the folder of a run or a model, or a file of predictions")
-    run = what if (what / SETTINGS).is_file() else what.parent
+    run = _run(what)
     if (run / SETTINGS).is_file():
         saved = as_dict(saved_settings(run))
         for path, value in options.items():
@@ -72,9 +81,55 @@ def _settings(what: Path, options: Mapping[str, Any]) -> tuple[Settings, Path]:
     return gather(None, options, []), what
 
 
-def _score_file(file: Path, settings: Settings) -> tuple[dict[str, Scored], dict[str, Any]]:
+def _run(what: Path) -> Path:
+    """The folder of the run that a model is of, if it is of one."""
+    return what if (what / SETTINGS).is_file() else what.parent
+
+
+def _learned(run: Path, options: Mapping[str, Any]) -> Collection[str] | None:
+    """Fingerprints of what a run has learned from, none where there is no run; None if that is what is scored."""
+    source = options.get("data.source")
+    if source is None:
+        return None
+    if not (run / SETTINGS).is_file():
+        return ()
+    if _place(source) == _place(saved_settings(run).data.source):
+        return None
+    found = record.load(run).data if (run / record.FILE).is_file() else {}
+    return found.get("sources", {}).values()
+
+
+def _place(source: str) -> Path:
+    return Path(source).expanduser().resolve()
+
+
+def _parts(
+    model: SynthesizerPreTrainedModel, folder: Path, settings: Settings, learned: Collection[str] | None
+) -> list[Part]:
+    """The data, once the model is known to be one for it."""
+    tasks = find_tasks(settings.data.task)
+    kind = tasks[0].kind
+    check_kind(model, folder, kind, settings.data.task)
+    if settings.evaluation.vectors is not None and any(task.compares_vectors for task in tasks):
+        check_vectors(settings.evaluation.vectors)  # which are read only after all predictions
+    names = class_names(model) if kind == "classification" else ()
+    parts = open_for_evaluation(settings.data, settings.evaluation.split, names, learned)
+    for part in parts:
+        if isinstance(part.task, Classification) and part.task.labels is not None:
+            if not names and "train" not in part.source.splits:
+                raise ValueError(
+                    f"{folder} does not name its classes, and {part.source.name} has no train split that would; "
+                    "write id2label into its config.json"
+                )
+            check_classes(model, folder, part.task.labels.names)
+    return parts
+
+
+def _score_file(
+    file: Path, settings: Settings, learned: Collection[str] | None
+) -> tuple[dict[str, Scored], dict[str, Any]]:
     """A file of predictions, one to a line, in the order of the examples."""
-    parts = open_parts(settings.data)
+    parts = open_for_evaluation(settings.data, settings.evaluation.split, learned=learned)
     if len(parts) > 1:
         raise ValueError(f"a file of predictions is for one task, {settings.data.task} has {len(parts)}")
     (part,) = parts
@@ -109,11 +164,13 @@ def _only_texts(part: Part) -> None:
 def _lines(file: Path) -> list[str]:
     """Plain lines, or the ``prediction`` of JSON lines."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from error
-    # Not splitlines(), for which characters end a line that a prediction may contain.
-    lines = text.removesuffix("\n").split("\n") if text else []
+    # Not splitlines() or a text file, for which characters end a line that a prediction may contain.
+    lines = re.split("\r?\n", text)
+    if not lines[-1]:  # what follows the end of the last line
+        del lines[-1]
     if file.suffix != ".jsonl":
         return lines
     try:

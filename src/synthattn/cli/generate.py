@@ -1,6 +1,7 @@
 """``synthattn generate``."""
 
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 
 from synthattn.data.batching import pad
 from synthattn.data.tokenizers import load_tokenizer
-from synthattn.tasks import find_task
+from synthattn.tasks import SUITES, Task, find_task
 from synthattn.training.evaluation import write
 from synthattn.training.model import load, placed
 from synthattn.training.run import SETTINGS, final_model, saved_settings
@@ -37,6 +38,8 @@ def run(
     if file is None and sys.stdin.isatty():
         batch = 1  # who types a line waits for its answer
     folder, task = _model(what)
+    if task is not None and not raw and task.form():
+        raise ValueError(f"{task.name} reads more than one text; write each line as '{task.form()}', and say --raw")
     model = placed(load(folder)).eval()
     tokenizer = load_tokenizer(folder)
     torch.manual_seed(seed)
@@ -49,7 +52,7 @@ def run(
     return 0
 
 
-def _model(what: Path) -> tuple[Path, Any]:
+def _model(what: Path) -> tuple[Path, Task | None]:
     if not what.is_dir():
         raise ValueError(f"there is no folder {what}; give that of a run or of a model")
     run = what if (what / SETTINGS).is_file() else what.parent
@@ -57,18 +60,18 @@ def _model(what: Path) -> tuple[Path, Any]:
         return what, None
     name = saved_settings(run).data.task
     folder = final_model(run) if what == run else what
-    try:
-        return folder, find_task(name)
-    except ValueError:  # a suite, whose tasks are written out by the user
-        return folder, None
+    # The tasks of a suite are written out by the user: which of them a line is for, nobody else knows.
+    return folder, None if name in SUITES else find_task(name)
 
 
 def _lines(file: Path | None) -> Iterator[str]:
-    # A locale may have Python read standard input in another way, or let through what is no text.
-    with open(sys.stdin.fileno() if file is None else file, encoding="utf-8", closefd=file is not None) as source:
+    # A locale may have Python read standard input in another way, or let through what is no text. By default a lone
+    # carriage return would end a line as well, and there would be more answers than lines.
+    name = sys.stdin.fileno() if file is None else file
+    with open(name, encoding="utf-8", newline="\n", closefd=file is not None) as source:
         try:
             for line in source:
-                yield line.rstrip("\n")
+                yield re.sub("\r?\n$", "", line)
         except UnicodeDecodeError as error:
             raise ValueError(f"{file or 'standard input'} is not UTF-8: {error.reason}") from error
 

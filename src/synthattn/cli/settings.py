@@ -61,9 +61,9 @@ def _one_end(found: dict[str, Any], options: Mapping[str, Any], overrides: list[
     said = [end for end in ends if options.get(f"training.{end}") is not None]
     said += [end for end in ends if any(text.startswith(f"training.{end}=") for text in overrides)]
     if said:
-        training = found.get("training") or {}
+        training = found.get("training")
         for end in ends:
-            if end not in said:
+            if end not in said and isinstance(training, dict):  # what is no group is refused with all settings
                 training.pop(end, None)
 
 

@@ -33,7 +33,7 @@ from synthattn.training import record
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import load_rows, metrics_of
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
-from synthattn.training.prepare import Prepared
+from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display, Quiet
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
@@ -247,11 +247,10 @@ def _remember(state: _State) -> None:
 
 def _check_data(state: _State) -> None:
     """Where some variants have learned from other texts than the rest would, nothing could be compared."""
-    now = state.prepared.facts
-    for found in (record.load(file.parent) for file in sorted(state.folder.glob(f"runs/*/{record.FILE}"))):
-        if any(found.data.get(what, now[what]) != now[what] for what in ("sources", "tokenizer")):
-            source = state.comparison.settings.data.source
-            raise ValueError(f"{source} has changed since {state.folder} was begun; compare anew, in another folder")
+    now, source = state.prepared.facts, state.comparison.settings.data.source
+    for file in sorted(state.folder.glob(f"runs/*/{record.FILE}")):
+        before = record.load(file.parent).data
+        check_same_data(before, now, source, f"{state.folder} was begun", "compare anew, in another folder")
 
 
 def _run(state: _State, variant: Variant, seed: int, display: Callable[[str], Display]) -> None:

@@ -15,6 +15,18 @@ def load_vectors(path: str | Path) -> dict[str, NDArray[np.float32]]:
     ``.gz`` is unpacked. Of a word that occurs twice the first vector counts.
     """
     vectors: dict[str, NDArray[np.float32]] = {}
+    for word, vector in _vectors(path):
+        vectors.setdefault(word, vector)
+    return vectors
+
+
+def check_vectors(path: str | Path) -> None:
+    """Whether such a file can be read to its end, without having all of it in memory."""
+    for _ in _vectors(path):
+        pass
+
+
+def _vectors(path: str | Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
     size, promised, read = 0, None, 0
     for number, line in _lines(Path(path)):
         fields = line.split(" ")
@@ -32,13 +44,12 @@ def load_vectors(path: str | Path) -> dict[str, NDArray[np.float32]]:
             raise ValueError(f"{path}, line {number}: not all of {size} are numbers in {_short(line)}") from None
         if not np.isfinite(vector).all():
             raise ValueError(f"{path}, line {number}: not all of {size} numbers are finite in {_short(line)}")
-        vectors.setdefault(word, vector)
+        yield word, vector
         read += 1
     if promised is not None and promised != read:
         raise ValueError(f"{path}: line 1 says {promised} words, there are {read}; the file is cut off or damaged")
-    if not vectors:
+    if not read:
         raise ValueError(f"{path}: no word vectors")
-    return vectors
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -12,7 +12,7 @@ from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.describe import describe
 from synthattn.reproduction.recipe import Part, Recipe, Row
 from synthattn.reproduction.recipes import recipe
-from synthattn.tasks import SUITES, find_task
+from synthattn.tasks import find_tasks
 from synthattn.tasks.base import Kind
 from synthattn.training.model import MODEL_OF, configuration, matched_control
 from synthattn.training.settings import ModelSettings
@@ -91,8 +91,7 @@ def config(chosen: Recipe, part: Part, row: Row) -> Any:
 
 
 def _kind(part: Part) -> Kind:
-    task = part.settings.data.task
-    return find_task(SUITES[task][0] if task in SUITES else task).kind
+    return find_tasks(part.settings.data.task)[0].kind
 
 
 def show(chosen: Recipe, console: Any) -> None:

@@ -34,9 +34,16 @@ SUITES: dict[str, tuple[str, ...]] = {
 
 def find_task(name: str) -> Task:
     """The task of that name."""
+    if name in SUITES:
+        raise ValueError(f"{name} is a suite, looked at task by task; choose from {', '.join(SUITES[name])}")
     if name not in TASKS:
         raise ValueError(f"unknown task {name!r}{suggestion(name, [*TASKS, *SUITES])}")
     return TASKS[name]()
 
 
-__all__ = ["GLUE", "SUITES", "SUPERGLUE", "TASKS", "Example", "Task", "find_task"]
+def find_tasks(name: str) -> list[Task]:
+    """All tasks of a suite, or the one of that name."""
+    return [find_task(one) for one in SUITES.get(name, (name,))]
+
+
+__all__ = ["GLUE", "SUITES", "SUPERGLUE", "TASKS", "Example", "Task", "find_task", "find_tasks"]

@@ -57,8 +57,14 @@ class Task:
         raise NotImplementedError
 
     def prompt(self, text: str) -> str:
-        """What the model reads for a text that a user writes."""
+        """What the model reads for a text that a user writes, which must be all that the task reads, see ``form``."""
+        if self.form():
+            raise ValueError(f"{self.name} reads more than one text; write all of them: {self.form()}")
         return text
+
+    def form(self) -> str:
+        """How a user writes all that the model reads, where that is more than one text; empty where it is one."""
+        return ""
 
     def parse(self, text: str, example: Example) -> Any:
         """What a generated text says, as metrics want it; None where it says nothing that can be understood."""

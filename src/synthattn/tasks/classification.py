@@ -8,9 +8,16 @@ from synthattn.metrics.classification import Accuracy, MacroF1
 from synthattn.tasks.base import Example, Task
 from synthattn.tasks.labels import Labels
 
+SHOWN = 12
+"""Classes that a message names at most."""
+
 
 class Classification(Task):
-    """A text to one of some classes. Which classes there are is read from the training split, see ``with_labels``."""
+    """A text to one of some classes.
+
+    Which classes there are is read from the training split, see ``with_labels``, or is what a model has learned, see
+    ``with_names``.
+    """
 
     name = "classification"
     kind = "classification"
@@ -21,13 +28,21 @@ class Classification(Task):
 
     def __init__(self, labels: Labels | None = None) -> None:
         self.labels = labels
+        self.origin = "the training split"
 
-    def with_labels(self, records: Iterable[Record]) -> "Classification":
+    def with_names(self, names: Sequence[str], origin: str) -> "Classification":
+        """The same task with these classes, in this order; ``origin`` is whose they are, for messages."""
+        task = type(self)(Labels(*names))
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        task.origin = f"{origin}: {', '.join(names[:SHOWN])}{more}"
+        return task
+
+    def with_labels(self, records: Iterable[Record], split: str = "training") -> "Classification":
         """The same task with all classes that occur, in the order of their numbers or names."""
         found = {str(self.field(record, "label")).strip() for record in records}
         if len(found) < 2:
             raise ValueError(
-                f"{self.name} needs at least 2 classes, the training split has {', '.join(found) or 'none'}"
+                f"{self.name} needs at least 2 classes, the {split} split has {', '.join(found) or 'none'}"
             )
         return type(self)(
             Labels(*sorted(found, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)))
@@ -41,7 +56,7 @@ class Classification(Task):
             return
         # By name alone: here a class that is called "1" need not be number 1.
         if value not in self.labels.names:
-            raise ValueError(f"{record.where}: label {value!r} does not occur in the training split")
+            raise ValueError(f"{record.where}: label {value!r} does not occur in {self.origin}")
         yield Example(text, value, self.labels.names.index(value), record.where)
 
     def parse(self, text: str, example: Example) -> int | str | None:
@@ -58,9 +73,9 @@ class ListOps(Classification):
     columns = {"text": ("Source", "source"), "label": ("Target", "target")}  # noqa: RUF012
 
     def __init__(self, labels: Labels | None = None) -> None:
-        super().__init__(Labels(*(str(digit) for digit in range(10))))
+        super().__init__(labels or Labels(*(str(digit) for digit in range(10))))
 
-    def with_labels(self, records: Iterable[Record]) -> "ListOps":
+    def with_labels(self, records: Iterable[Record], split: str = "training") -> "ListOps":
         return self
 
     def metrics(self) -> Sequence[Metric]:

@@ -1,5 +1,6 @@
 """A split of a source as token ids on disk: made once, read as often as wanted."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -71,12 +72,14 @@ def encode(
 
     def make(folder: Path) -> None:
         counts = Counts()
-        writers = [encoded.Writer(folder, side, max(len(tokenizer), len(labels))) for side in ("source", "target")]
-        for pair in _encoded(task, source, split, tokenizer, limits, training, counts):
-            for writer, ids in zip(writers, pair, strict=True):
-                writer.add(ids)
-        for writer in writers:
-            writer.close()
+        size = max(len(tokenizer), len(labels))
+        with (
+            contextlib.closing(encoded.Writer(folder, "source", size)) as sources,
+            contextlib.closing(encoded.Writer(folder, "target", size)) as targets,
+        ):
+            for read, written in _encoded(task, source, split, tokenizer, limits, training, counts):
+                sources.add(read)
+                targets.add(written)
         (folder / "counts.json").write_text(json.dumps(asdict(counts)))
 
     folder = cache.made_once("encoded", name, make)

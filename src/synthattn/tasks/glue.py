@@ -28,7 +28,16 @@ class Labelled(Task):
         yield Example(self.written(record), self.labels.names[number], number, record.where)
 
     def written(self, record: Record) -> str:
-        parts = [f"{name}: {' '.join(self.text(record, name).split())}" for name in self.fields]
+        return self._joined([self.text(record, name) for name in self.fields])
+
+    def prompt(self, text: str) -> str:
+        return self._joined([text]) if len(self.fields) == 1 else super().prompt(text)
+
+    def form(self) -> str:
+        return self._joined(["..."] * len(self.fields)) if len(self.fields) > 1 else ""
+
+    def _joined(self, texts: Sequence[str]) -> str:
+        parts = [f"{name}: {' '.join(text.split())}" for name, text in zip(self.fields, texts, strict=True)]
         return " ".join([self.prefix, *parts])
 
     def parse(self, text: str, example: Example) -> int | None:
@@ -138,6 +147,9 @@ class Stsb(Task):
         yield Example(
             f"stsb sentence1: {first} sentence2: {second}", f"{round(score * 5) / 5:.1f}", score, record.where
         )
+
+    def form(self) -> str:
+        return "stsb sentence1: ... sentence2: ..."
 
     def parse(self, text: str, example: Example) -> float | None:
         try:

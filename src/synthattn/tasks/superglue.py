@@ -69,6 +69,9 @@ class Wic(Labelled):
             return text
         return text.replace("wic ", f"wic pos: {record.fields['pos']} ", 1)
 
+    def form(self) -> str:
+        return super().form().replace("wic ", "wic [pos: ...] ", 1)
+
 
 class Wsc(Task):
     """Which noun a pronoun stands for: the pronoun is marked by asterisks, the answer is the noun.
@@ -100,6 +103,9 @@ class Wsc(Task):
         marked[index] = f"*{marked[index]}"
         label = TRUTH.number(self.field(record, "label"), record.where)
         yield Example("wsc: " + " ".join(marked), str(target["span1_text"]), label, record.where, trained=bool(label))
+
+    def form(self) -> str:
+        return "wsc: ... *pronoun* ..."
 
     def parse(self, text: str, example: Example) -> int | None:
         words, noun = _content(text), _content(example.target)
@@ -175,6 +181,9 @@ class MultiRc(Task):
         source = f"multirc question: {question} answer: {answer} paragraph: {paragraph}"
         return Example(source, TRUTH.names[number], (question_id, number), record.where)
 
+    def form(self) -> str:
+        return "multirc question: ... answer: ... paragraph: ..."
+
     def parse(self, text: str, example: Example) -> tuple[str, int | None]:
         return example.reference[0], TRUTH.parse(text)
 
@@ -226,6 +235,9 @@ class ReCoRD(Task):
             raise ValueError(f"{record.where}: a question without an answer; remove it")
         for n, answer in enumerate(distinct):
             yield Example(source, answer, tuple(distinct), record.where, evaluated=n == 0)
+
+    def form(self) -> str:
+        return "record query: ... entities: ..., ... passage: ..."
 
     def parse(self, text: str, example: Example) -> str | None:
         return text.strip() or None

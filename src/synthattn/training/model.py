@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers.utils import logging
 
@@ -65,17 +66,57 @@ def load(folder: Path, config: SynthesizerConfig | None = None) -> SynthesizerPr
 
     _, kind = find(str(folder), None)
     logging.disable_progress_bar()
-    return MODELS[kind].from_pretrained(folder, config=config)
+    try:
+        return MODELS[kind].from_pretrained(folder, config=config)
+    except SafetensorError as error:
+        file = _unreadable(folder)
+        raise ValueError(f"{file} is cut off or damaged: {error}; copy it again, or train the model anew") from error
+
+
+def _unreadable(folder: Path) -> Path:
+    """The file of weights that is to blame: a large model has several."""
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except SafetensorError:
+            return file
+    return folder
 
 
 def load_for(folder: Path, kind: Kind, labels: Sequence[str], config: SynthesizerConfig) -> SynthesizerPreTrainedModel:
     """A saved model to start from, which must be one for this kind of task, and for as many classes."""
-    model, wanted = load(folder, config), MODELS[MODEL_OF[kind]]
+    model = load(folder, config)
+    check_kind(model, folder, kind, kind)
+    check_classes(model, folder, labels)
+    return model
+
+
+def check_kind(model: SynthesizerPreTrainedModel, folder: Path, kind: Kind, task: str) -> None:
+    """Whether a model is of the kind that a task needs."""
+    wanted = MODELS[MODEL_OF[kind]]
     if type(model) is not wanted:
-        raise ValueError(f"{folder} holds a {type(model).__name__}, {kind} needs a {wanted.__name__}")
+        raise ValueError(f"{folder} holds a {type(model).__name__}, {task} needs a {wanted.__name__}")
+
+
+def check_classes(model: SynthesizerPreTrainedModel, folder: Path, labels: Sequence[str]) -> None:
+    """Whether a classifier has as many classes as the data, where the data has classes."""
     if labels and model.config.num_labels != len(labels):
         raise ValueError(f"{folder} knows {model.config.num_labels} classes, the data has {len(labels)}")
-    return model
+
+
+def name_classes(model: SynthesizerPreTrainedModel, labels: Sequence[str]) -> None:
+    """Have a classifier say what its classes are called, wherever it is saved."""
+    model.config.id2label = dict(enumerate(labels))
+    model.config.label2id = {name: n for n, name in enumerate(labels)}
+
+
+def class_names(model: SynthesizerPreTrainedModel) -> tuple[str, ...]:
+    """What the classes of a classifier are called, in order; nothing where it was not told."""
+    named: dict[int, str] = model.config.id2label or {}
+    names = tuple(named[n] for n in sorted(named))
+    # What transformers calls classes that have no names.
+    return () if names == tuple(f"LABEL_{n}" for n in range(len(names))) else names
 
 
 def placed(model: SynthesizerPreTrainedModel) -> Any:

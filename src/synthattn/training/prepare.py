@@ -1,6 +1,6 @@
 """From settings to what a model learns from and is judged by: tasks, a tokenizer, and examples as token ids."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,9 +68,49 @@ class Prepared:
 
 def open_parts(settings: DataSettings) -> list[Part]:
     """The tasks of a run, each with its source."""
-    if settings.task in SUITES:
-        return [_part(settings, find_task(name), place) for name, place in _places(settings)]
-    return [_part(settings, find_task(settings.task), settings.source)]
+    return [_part(settings, find_task(name), place) for name, place in _places(settings)]
+
+
+def open_for_evaluation(
+    settings: DataSettings,
+    split: str | None,
+    names: Sequence[str] = (),
+    learned: Collection[str] | None = None,
+) -> list[Part]:
+    """The same for data on which a model is only judged: nothing of it need be for training.
+
+    Args:
+        settings: of the data.
+        split: the one that was asked for, if any.
+        names: the classes of the model, for a classifier; those that occur in the data else.
+        learned: fingerprints of what the model has learned from. Data that is something else is taken as it is: no part
+            of it must be held out. None for the data of the run itself.
+    """
+    parts = []
+    for name, place in _places(settings):
+        task = find_task(name)
+        part = Part(task, _judged(settings, place, split, learned))
+        if isinstance(task, Classification):
+            part.task = _with_classes(task, part, split, names)
+        parts.append(part)
+    return parts
+
+
+def _judged(settings: DataSettings, place: str, split: str | None, learned: Collection[str] | None) -> Source:
+    held_out = HeldOut(_first(settings, _open(settings, place)))
+    if learned is None or held_out.fingerprint() in learned:
+        return held_out
+    # Who asks for a validation split where there is none asks for what training would hold out.
+    return HeldOut(_open(settings, place)) if split == "validation" else _open(settings, place)
+
+
+def _with_classes(task: Classification, part: Part, split: str | None, names: Sequence[str]) -> Classification:
+    if names:
+        return task.with_names(names, "the labels of the model")
+    if "train" in part.source.splits:
+        return task.with_labels(part.source.read("train"))
+    scored = list(part.evaluation_splits(split).values())
+    return task.with_labels((record for one in scored for record in part.source.read(one)), " and ".join(scored))
 
 
 def prepare(
@@ -119,17 +159,34 @@ def prepare(
     return Prepared(parts, kind, tokenizer, longest, train, validation, facts, notes)
 
 
+def check_same_data(
+    before: Mapping[str, Any], now: Mapping[str, Any], source: str, since: str, way_out: str, tokenizer: bool = True
+) -> None:
+    """Refuse to go on with other texts, or other tokens for them, than those that were learned from.
+
+    Args:
+        before: the facts in a record; empty where nothing was learned yet.
+        now: the facts of the data as it is.
+        source: what the user calls the data, which may have moved.
+        since: since when it must not have changed, for the message.
+        way_out: what the user can do.
+        tokenizer: whether it must be the same too.
+    """
+    texts = [sorted(facts.get("sources", {}).values()) for facts in (before, now)]
+    if texts[0] and texts[0] != texts[1]:
+        raise ValueError(f"{source} has changed since {since}; {way_out}")
+    if tokenizer and before.get("tokenizer", now["tokenizer"]) != now["tokenizer"]:
+        raise ValueError(f"the tokenizer of {source} has changed since {since}; {way_out}")
+
+
 def encode_for_evaluation(part: Part, split: str, tokenizer: Any, longest: int) -> EncodedSplit:
     """All examples of a split, none dropped, so that predictions and references stay side by side."""
     return encode(part.task, part.source, split, tokenizer, Limits(longest, longest, "truncate"), training=False)
 
 
 def _part(settings: DataSettings, task: Task, place: str) -> Part:
-    columns = parse_columns(settings.columns)
-    source = with_columns(open_source(place), columns)
-    if settings.read_examples is not None:
-        source = First(source, settings.read_examples)
-    source = HeldOut(source, columns=used_columns(task.reads(), columns))
+    columns = used_columns(task.reads(), parse_columns(settings.columns))
+    source = HeldOut(_first(settings, _open(settings, place)), columns=columns)
     if "train" not in source.splits:
         raise ValueError(f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*")
     if isinstance(task, Classification):
@@ -137,8 +194,20 @@ def _part(settings: DataSettings, task: Task, place: str) -> Part:
     return Part(task, source)
 
 
+def _open(settings: DataSettings, place: str) -> Source:
+    source = open_source(place)
+    return with_columns(source, parse_columns(settings.columns)) if settings.columns else source
+
+
+def _first(settings: DataSettings, source: Source) -> Source:
+    return source if settings.read_examples is None else First(source, settings.read_examples)
+
+
 def _places(settings: DataSettings) -> Iterator[tuple[str, str]]:
-    """The source of each task of a suite: a folder that is called as the task, or its name on the hub or built in."""
+    """Tasks with their sources: of a suite a folder that is called as the task, or its name on the hub or built in."""
+    if settings.task not in SUITES:
+        yield settings.task, settings.source
+        return
     names = SUITES[settings.task]
     if settings.source.startswith("builtin:"):
         # Code that only users of built-in data need.

@@ -18,12 +18,14 @@ from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArgumen
 from synthattn.data.batching import TokenBatches
 from synthattn.data.disk import sync
 from synthattn.messages import out_of_memory
+from synthattn.metrics.vectors import check_vectors
+from synthattn.tasks import find_tasks
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
 from synthattn.training.evaluation import evaluate
 from synthattn.training.keeping import Board, Keeper, interruptible
-from synthattn.training.model import build, configuration, load, load_for, parameters, placed
-from synthattn.training.prepare import Prepared, prepare
+from synthattn.training.model import build, configuration, load, load_for, name_classes, parameters, placed
+from synthattn.training.prepare import Prepared, check_same_data, prepare
 from synthattn.training.progress import Display, Quiet, Reporter
 from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict
 from synthattn.training.trainer import SynthesizerTrainer
@@ -154,6 +156,8 @@ def _train(
         prepared = prepare_data(settings)
     for part in prepared.parts:  # a split that is not there is said now, not after training
         part.evaluation_splits(settings.evaluation.split)
+    way_out = "put back what it was, or train anew, in another folder"
+    check_same_data(found.data, prepared.facts, settings.data.source, f"{run} was begun", way_out)
     config = configuration(settings.model, **decided_fields(prepared))
     seed = settings.training.seed
     # Sums of numbers in another order give other last digits: resumed runs must have the same.
@@ -161,6 +165,8 @@ def _train(
         model = build(config, prepared.kind, seed)
     else:
         model = load_for(start, prepared.kind, prepared.labels, config)
+    if prepared.labels:
+        name_classes(model, prepared.labels)  # before training: checkpoints are models too
     found.data, found.notes = prepared.facts, prepared.notes
     found.model = {
         "class": type(model).__name__,
@@ -193,8 +199,18 @@ def _tidy(run: Path) -> None:
 
 
 def prepare_data(settings: Settings) -> Prepared:
-    """The data of a run, as long as its model can read."""
+    """The data of a run, as long as its model can read; what would only be found out after training is said now."""
+    tasks = find_tasks(settings.data.task)
+    asked = settings.model.fields.get("max_position_embeddings")
+    least = 3 if tasks[0].kind == "span-corruption" else 2  # a token and its end, and what stands for a hidden span
+    if isinstance(asked, int) and asked < least:
+        raise ValueError(
+            f"--max-length (model.max_position_embeddings) must be at least {least} for {settings.data.task}, "
+            f"got {asked}"
+        )
     config = configuration(settings.model)
+    if settings.evaluation.vectors is not None and any(task.compares_vectors for task in tasks):
+        check_vectors(settings.evaluation.vectors)
     start = None if settings.model.start is None else Path(settings.model.start)
     return prepare(
         settings.data,
@@ -367,9 +383,6 @@ def _finish(
         return
     unfinished = run / f"{MODEL}.part"
     shutil.rmtree(unfinished, ignore_errors=True)
-    if prepared.labels:
-        model.config.id2label = dict(enumerate(prepared.labels))
-        model.config.label2id = {name: n for n, name in enumerate(prepared.labels)}
     with checkpoints.writing("the model", run, unfinished):
         model.save_pretrained(unfinished, state_dict=weights)
         prepared.tokenizer.save_pretrained(unfinished)
