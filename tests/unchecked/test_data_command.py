@@ -65,7 +65,7 @@ def test_as_json_twice_from_the_cache(run, parallel, tmp_path):
 
 
 def test_what_is_the_same_but_for_a_number_is_not_parted(run, tmp_path):
-    from synthattn.training.prepare import open_parts
+    from synthattn.training.prepare import open_for_evaluation, open_parts
     from synthattn.training.settings import DataSettings
 
     rows = "".join(f"{n}\t{n % 2}\t{sentence(n % 150)}\n" for n in range(300))
@@ -74,7 +74,10 @@ def test_what_is_the_same_but_for_a_number_is_not_parted(run, tmp_path):
     train, validation = report["splits"]
     assert (train["repeated"], validation["also_in_train"]) == (train["examples"] // 2, 0)
     assert validation["examples"] > 1
-    (part,) = open_parts(DataSettings(str(tmp_path / "news.tsv"), "classification"))
+    settings = DataSettings(str(tmp_path / "news.tsv"), "classification")
+    (part,) = open_parts(settings)
+    (judged,) = open_for_evaluation(settings, None)
+    assert judged.source.fingerprint() == part.source.fingerprint()  # what was learned from must not be scored
     assert part.source.fingerprint() == report["fingerprint"]
     assert len(list(part.source.read("validation"))) == validation["examples"]
 

@@ -89,19 +89,26 @@ def open_for_evaluation(
     parts = []
     for name, place in _places(settings):
         task = find_task(name)
-        part = Part(task, _judged(settings, place, split, learned))
+        part = Part(task, _judged(settings, task, place, split, learned))
         if isinstance(task, Classification):
             part.task = _with_classes(task, part, split, names)
         parts.append(part)
     return parts
 
 
-def _judged(settings: DataSettings, place: str, split: str | None, learned: Collection[str] | None) -> Source:
-    held_out = HeldOut(_first(settings, _open(settings, place)))
+def _judged(
+    settings: DataSettings, task: Task, place: str, split: str | None, learned: Collection[str] | None
+) -> Source:
+    source = _open(settings, place)
+    held_out = _held_out(settings, task, _first(settings, source))
     if learned is None or held_out.fingerprint() in learned:
         return held_out
     # Who asks for a validation split where there is none asks for what training would hold out.
-    return HeldOut(_open(settings, place)) if split == "validation" else _open(settings, place)
+    return _held_out(settings, task, source) if split == "validation" else source
+
+
+def _held_out(settings: DataSettings, task: Task, source: Source) -> HeldOut:
+    return HeldOut(source, columns=used_columns(task.reads(), parse_columns(settings.columns)))
 
 
 def _with_classes(task: Classification, part: Part, split: str | None, names: Sequence[str]) -> Classification:
@@ -185,8 +192,7 @@ def encode_for_evaluation(part: Part, split: str, tokenizer: Any, longest: int) 
 
 
 def _part(settings: DataSettings, task: Task, place: str) -> Part:
-    columns = used_columns(task.reads(), parse_columns(settings.columns))
-    source = HeldOut(_first(settings, _open(settings, place)), columns=columns)
+    source = _held_out(settings, task, _first(settings, _open(settings, place)))
     if "train" not in source.splits:
         raise ValueError(f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*")
     if isinstance(task, Classification):
