@@ -4,7 +4,8 @@
     python examples/update_readme.py RUN docs/multi30k
 
 What the README says about results is made by this from ``RUN/results.json``, which is kept in ``docs/demo`` without
-its pictures of attention; a test makes it again and compares. So it does with the table of another folder.
+its pictures of attention; a test makes it again and compares. So it does with the table of another folder. The answer
+is made anew from the figures, so that ``docs/demo`` itself may be RUN when its words have changed.
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ import re
 import sys
 from pathlib import Path
 
+from synthattn.comparison.verdict import answer
 from synthattn.report import tables
 from synthattn.report.picture import picture
 from synthattn.report.results import Results, load
@@ -35,9 +37,9 @@ def part(results: Results) -> str:
     for n, variant in enumerate(results.variants):
         cells = [column.cells[n] for column in shown]
         lines.append(f"| `{variant.attention}` | " + " | ".join(f"{c.text} {c.mark}".strip() for c in cells) + " |")
-    answer = [f"> {paragraph}" for paragraph in results.answer]
+    said = [f"> {paragraph}" for paragraph in results.answer]
     took = f"{results.hardware['cores']} cores, {tables.duration(results.seconds)}"
-    return "\n".join([*lines, "", "\n>\n".join(answer), "", f"({took}; {results.facts['training']} of each variant.)"])
+    return "\n".join([*lines, "", "\n>\n".join(said), "", f"({took}; {results.facts['training']} of each variant.)"])
 
 
 def slim(results: Results) -> Results:
@@ -57,16 +59,17 @@ def without_folders(text: str, source: str) -> str:
 
 def page(results: Results) -> str:
     """Of a comparison that is kept: what was asked, the answer, the table."""
-    answer = "\n".join(f"> {paragraph}\n>" for paragraph in results.answer).removesuffix("\n>")
+    said = "\n".join(f"> {paragraph}\n>" for paragraph in results.answer).removesuffix("\n>")
     took = f"{results.hardware['cores']} cores, {tables.duration(results.seconds)}"
     title = f"# {results.task}: {Path(results.data).name}, {results.facts['training']}"
-    return f"{title}\n\n```\n{results.command}\n```\n\n{answer}\n\n{tables.markdown(results)}\n({took}.)\n"
+    return f"{title}\n\n```\n{results.command}\n```\n\n{said}\n\n{tables.markdown(results)}\n({took}.)\n"
 
 
 def main() -> None:
     if len(sys.argv) not in (2, 3):
         sys.exit("give the folder of a comparison: python examples/update_readme.py RUN [FOLDER]")
     results = slim(load(Path(sys.argv[1]) / "results.json"))
+    results.answer = answer(results)
     folder = Path(sys.argv[2]) if len(sys.argv) > 2 else DEMO
     folder.mkdir(parents=True, exist_ok=True)
     results.save(folder / "results.json")

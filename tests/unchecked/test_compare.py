@@ -277,6 +277,43 @@ def test_a_baseline_that_fails(data, tmp_path, monkeypatch):
     assert report.load(tmp_path / "new" / "results.json") == results
 
 
+def test_a_variant_that_fails_with_one_of_its_seeds_is_not_judged_by_the_others(data, tmp_path, monkeypatch):
+    def failing(settings: Settings, run: Path, *rest: Any, **options: Any) -> Any:
+        if settings.model.attention == "random" and settings.training.seed == 1:
+            raise RuntimeError("the loss is nan")
+        return train(settings, run, *rest, **options)
+
+    monkeypatch.setattr(comparison_module, "train", failing)
+    comparison = Comparison(tiny(data / "texts", "language-modeling"), ("vanilla", "random"), seeds=2)
+    results = compare(comparison, tmp_path / "new")
+    vanilla, random_one = results.variants
+    assert [(one.status, one.failed_seeds) for one in results.variants] == [("done", 0), ("failed", 1)]
+    assert len(vanilla.scores["token-perplexity"].by_seed) == 2
+    assert {len(score.by_seed) for score in random_one.scores.values()} == {1}
+    assert all(score.difference is None for score in random_one.scores.values())
+    assert results.answer[1:] == ["Failed, and not compared: random (in 1 of the 2 seeds that were tried)."]
+    value = f"{random_one.scores['token-perplexity'].value:.0f}"[:2]
+    (row,) = [
+        line for line in (tmp_path / "new" / "table.md").read_text().splitlines() if line.startswith("| `random`")
+    ]
+    assert value in row
+    assert "(failed: the loss is nan)" in row
+    assert "better" not in row
+    assert "worse" not in row
+    assert report.load(tmp_path / "new" / "results.json") == results
+
+
+def test_seeds_that_are_not_the_same_are_not_compared(data, tmp_path):
+    """While a comparison runs, the baseline is one seed ahead."""
+    comparison = Comparison(tiny(data / "texts", "language-modeling"), ("vanilla", "random"), seeds=2)
+    with pytest.raises(Stopped):
+        compare(comparison, tmp_path / "new", lambda name: Stopping(2 if name == "random seed 1" else None))
+    half = report.load(tmp_path / "new" / "results.json")
+    assert [len(one.scores["token-perplexity"].by_seed) for one in half.variants] == [2, 1]
+    assert half.variants[1].scores["token-perplexity"].difference is None
+    assert any(text.startswith("Not compared with it, not having the same seeds: random (") for text in half.answer)
+
+
 def test_a_loss_that_is_no_number(data, tmp_path):
     settings = tiny(data / "texts", "language-modeling", learning_rate=1e30)
     results = compare(Comparison(settings, ("vanilla",)), tmp_path / "new")

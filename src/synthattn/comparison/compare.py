@@ -258,7 +258,7 @@ def _run(state: _State, variant: Variant, seed: int, display: Callable[[str], Di
     run = state.run(variant.attention, seed)
     again = (run / record.FILE).is_file()
     if variant.status == "failed" and seed:
-        return  # its first seed did already
+        return  # an earlier seed did already
     if again and (found := record.load(run)).status == "done":
         if load_rows(run):
             return
@@ -277,6 +277,7 @@ def _run(state: _State, variant: Variant, seed: int, display: Callable[[str], Di
         if os.environ.get("SYNTHATTN_TRACEBACK"):
             raise
         variant.status, variant.reason = "failed", " ".join(str(error).split()) or type(error).__name__
+        variant.failed_seeds += 1
 
 
 def _collect(state: _State) -> None:
@@ -336,7 +337,9 @@ def _score(
     if not done or not rows:
         return
     results = state.results
-    compared = variant.attention != BASELINE and set(rows) <= set(base)
+    # Seeds that survived are no sample of all: a variant that failed in some is not compared on the others.
+    sound = state.baseline is not None and "failed" not in (variant.status, state.baseline.status)
+    compared = variant is not state.baseline and sound and set(rows) == set(base)
     own_vectors = state.comparison.settings.evaluation.vectors is None
     for name, found in done[0].scores.items():
         if own_vectors and name.startswith("embedding-"):

@@ -4,47 +4,72 @@ from synthattn.report.results import Results, Score, Variant
 
 CERTAIN = 0.05
 """The p-value below which a difference counts as real."""
-THIN = 0.05
-"""Where the interval of a difference reaches further than this share of the baseline's score, little was shown."""
+MARGIN = 0.02
+"""The share of the baseline's score that a variant may be worse by, at the worse end of the interval of its difference,
+and still be called as good. That a difference is not significant would not do: little data, or many variants that
+p-values are adjusted for, are enough for this."""
 
 
 def answer(results: Results) -> list[str]:
     """Which variants do as well as the baseline, which of these is the cheapest, and what it saves."""
-    done = [variant for variant in results.variants if results.main_metric in variant.scores]
+    metric = results.main_metric
+    failed = [variant for variant in results.variants if variant.status == "failed"]
+    done = [variant for variant in results.variants if metric in variant.scores and variant.status != "failed"]
     baseline = next((variant for variant in done if variant.attention == results.baseline), None)
     others = [variant for variant in done if variant is not baseline]
-    metric = results.main_metric
+    failures = _failures([variant for variant in failed if variant.attention != results.baseline])
+    if not done:
+        return ["Nothing was trained to the end, so there is no answer."]
     if baseline is None:
-        return _without_baseline(results, done)
+        return _without_baseline(results, done) + failures
     if not others:
-        return [f"Only {results.baseline} was trained to the end: {metric} {_number(baseline.scores[metric].value)}."]
+        only = f"Only {results.baseline} was trained to the end: {metric} {_number(baseline.scores[metric].value)}."
+        return [only, *failures]
     better = [variant for variant in others if _side(results, variant) == 1]
     worse = [variant for variant in others if _side(results, variant) == -1]
     alike = [variant for variant in others if _side(results, variant) == 0]
     unpaired = [variant for variant in others if _side(results, variant) is None]
-    paragraphs = _quality(results, baseline, better, alike, worse, unpaired)
-    candidates = [
-        variant
-        for variant in (*better, *alike)
-        # A control is there to be compared with, not to be chosen.
-        if variant.training_speed is not None and not variant.attention.startswith(f"{results.baseline} (")
-    ]
-    if candidates:
-        paragraphs.append(_cost(results, baseline, max(candidates, key=lambda v: v.training_speed or 0.0)))
+    paragraphs = _quality(results, baseline, better, alike, worse, unpaired) + failures
+    # A control is there to be compared with, not to be chosen.
+    eligible = [v for v in (*better, *alike) if not v.attention.startswith(f"{results.baseline} (")]
+    candidates = [variant for variant in eligible if _as_good(results, baseline, variant)]
+    if eligible:
+        paragraphs.append(_choice(results, baseline, candidates))
     elif worse and not better and not alike and not unpaired:
-        paragraphs.append(f"This task needs {results.baseline}: every other attention that was tried is worse.")
+        which = "trained to the end" if failed else "tried"
+        paragraphs.append(f"This task needs {results.baseline}: every other attention that was {which} is worse.")
+    measured = [variant for variant in candidates if variant.training_speed is not None]
+    if measured:
+        paragraphs.append(_cost(results, baseline, measured))
     thin = _thin(results, baseline, alike)
     return paragraphs + ([thin] if thin else [])
 
 
+def _failures(failed: list[Variant]) -> list[str]:
+    """What diverges with some seeds cannot be judged by those with which it does not."""
+    return [f"Failed, and not compared: {', '.join(map(_failure, failed))}."] if failed else []
+
+
+def _failure(variant: Variant) -> str:
+    share = _share_of_seeds(variant)
+    return f"{variant.attention} ({share})" if share else variant.attention
+
+
+def _share_of_seeds(variant: Variant) -> str:
+    """In which it failed; nothing where it never did anything else."""
+    survived = max((len(score.by_seed) for score in variant.scores.values()), default=0)
+    count = max(1, variant.failed_seeds)
+    return f"in {count} of the {count + survived} seeds that were tried" if survived else ""
+
+
 def _without_baseline(results: Results, done: list[Variant]) -> list[str]:
-    if not done:
-        return ["Nothing was trained to the end, so there is no answer."]
     metric = results.main_metric
     sign = 1 if results.metrics[metric].higher_is_better else -1
     best = max(done, key=lambda variant: sign * variant.scores[metric].value)
-    asked = any(variant.attention == results.baseline for variant in results.variants)
-    why = "was not trained to the end" if asked else "is not among what is compared"
+    asked = next((variant for variant in results.variants if variant.attention == results.baseline), None)
+    share = _share_of_seeds(asked) if asked is not None and asked.status == "failed" else ""
+    why = "is not among what is compared" if asked is None else "was not trained to the end"
+    why = f"failed {share}" if share else why
     return [
         f"{results.baseline} {why}, so nothing can be said against it. The best of the others is "
         f"{best.attention}: {metric} {_number(best.scores[metric].value)}."
@@ -62,6 +87,21 @@ def _side(results: Results, variant: Variant) -> int | None:
     return 1 if up == results.metrics[results.main_metric].higher_is_better else -1
 
 
+def _as_good(results: Results, baseline: Variant, variant: Variant) -> bool:
+    """Whether the interval of the difference, which knows of no other variants, has zero or better in it, and ends
+    within the margin: a test of non-inferiority."""
+    difference = variant.scores[results.main_metric].difference
+    if difference is None:
+        return False
+    higher = results.metrics[results.main_metric].higher_is_better
+    worst, best = (difference.low, difference.high) if higher else (-difference.high, -difference.low)
+    return best >= 0 and worst >= -_margin(results, baseline)
+
+
+def _margin(results: Results, baseline: Variant) -> float:
+    return MARGIN * abs(baseline.scores[results.main_metric].value)
+
+
 def _quality(
     results: Results,
     baseline: Variant,
@@ -76,26 +116,30 @@ def _quality(
         "Better than it": better,
         "Not distinguishable from it": alike,
         "Worse": worse,
-        f"Not compared with it, having seeds that {results.baseline} lacks": unpaired,
+        "Not compared with it, not having the same seeds": unpaired,
     }
     said = [f"{words}: {_named(variants, metric)}." for words, variants in groups.items() if variants]
     return [f"{results.baseline} reaches {metric} {_shown(baseline.scores[metric])}; {direction} is better.", *said]
 
 
-def _best(results: Results) -> Variant:
-    metric = results.main_metric
-    sign = 1 if results.metrics[metric].higher_is_better else -1
-    scored = [v for v in results.variants if metric in v.scores and v.training_speed is not None]
-    return max(scored, key=lambda variant: sign * variant.scores[metric].value)
+def _choice(results: Results, baseline: Variant, candidates: list[Variant]) -> str:
+    """Which variants may be taken in place of the baseline, and what that takes."""
+    margin = f"at most {100 * MARGIN:g} %, or {_number(_margin(results, baseline))}, worse with 95 % certainty"
+    if not candidates:
+        return f"None is shown to be as good ({margin}): stay with {results.baseline}, or test more."
+    return f"As good as it ({margin}): {', '.join(variant.attention for variant in candidates)}."
 
 
-def _cost(results: Results, baseline: Variant, cheapest: Variant) -> str:
+def _cost(results: Results, baseline: Variant, candidates: list[Variant]) -> str:
+    cheapest = max(candidates, key=lambda variant: variant.training_speed or 0.0)
     speed = cheapest.training_speed or 1.0
     if speed <= 1.02:
-        text = f"None of those that are not worse trains faster than {results.baseline}"
-        best = _best(results)
-        if _side(results, best) != 1:
+        text = f"None of these trains faster than {results.baseline}"
+        sign = 1 if results.metrics[results.main_metric].higher_is_better else -1
+        better = [variant for variant in candidates if _side(results, variant) == 1]
+        if not better:
             return f"{text}: stay with it."
+        best = max(better, key=lambda variant: sign * variant.scores[results.main_metric].value)
         return f"{text}; the best, {best.attention}, trains {best.training_speed:.2f} times as fast."
     saved = [f"trains {speed:.2f} times as fast"]
     for name, value in (("scores", cheapest.inference_speed), ("writes", cheapest.generation_speed)):
@@ -110,7 +154,7 @@ def _cost(results: Results, baseline: Variant, cheapest: Variant) -> str:
         change = _change(cheapest.cache_bytes_per_token, baseline.cache_bytes_per_token)
         saved.append(f"keeps {change} bytes per decoded token")
     listed = f"{', '.join(saved[:-1])}, and {saved[-1]}" if len(saved) > 1 else saved[0]
-    return f"The cheapest of those that are not worse is {cheapest.attention}: against {results.baseline} it {listed}."
+    return f"The cheapest of these is {cheapest.attention}: against {results.baseline} it {listed}."
 
 
 def _thin(results: Results, baseline: Variant, alike: list[Variant]) -> str | None:
@@ -122,12 +166,11 @@ def _thin(results: Results, baseline: Variant, alike: list[Variant]) -> str | No
     wide = []
     for variant in alike:
         difference = variant.scores[metric].difference
-        reach = max(abs(difference.low), abs(difference.high)) if difference is not None else 0.0
-        if difference is not None and reach > THIN * abs(score.value):
+        if difference is not None and not _as_good(results, baseline, variant):
             wide.append(f"{variant.attention} (the difference may be anything from {difference.low:+.3g} to "
                         f"{difference.high:+.3g})")  # fmt: skip
     if wide:
-        reasons.append(f"too little was tested to tell {', '.join(wide)} from {results.baseline}")
+        reasons.append(f"too little was tested to say whether {' or '.join(wide)} is as good as {results.baseline}")
     if len(score.by_seed) == 1:
         reasons.append("with a single seed, nothing is known about how much another one would change (--seeds 3)")
     return f"How far to trust this: {'; '.join(reasons)}." if reasons else None

@@ -27,7 +27,7 @@ class Score:
     """The interval of 95 %, of examples (bootstrap) and of seeds, where there are several."""
     by_seed: list[float]
     difference: Difference | None = None
-    """From the baseline; None for the baseline itself, and where there is none."""
+    """From the baseline; None for the baseline itself, where there is none, and where the seeds are not the same."""
 
 
 @dataclass
@@ -81,6 +81,8 @@ class Variant:
     """``waiting``, ``running``, ``done`` or ``failed``."""
     reason: str = ""
     """Why it failed, in a line."""
+    failed_seeds: int = 0
+    """How many of its seeds failed; after the first no other is tried."""
     parameters: int | None = None
     scores: dict[str, Score] = field(default_factory=dict)
     training_speed: float | None = None
