@@ -59,14 +59,14 @@ def test_not_distinguishable():
     assert found == [
         "vanilla reaches bleu 40.00 (95 %: 39.50 to 40.50); higher is better.",
         "Not distinguishable from it: dense (40.10), random (39.95).",
-        f"As good as it {TAKES}: dense, random.",
+        f"As good or better {TAKES}: dense, random.",
     ]
 
 
 @pytest.mark.parametrize(("value", "higher"), [(43.0, True), (37.0, False)])
 def test_better(value, higher):
     found = answer(results(VANILLA, variant("dense", value, 0.049), higher=higher))
-    assert found[1:] == [f"Better than it: dense ({value:.2f}).", f"As good as it {TAKES}: dense."]
+    assert found[1:] == [f"Better than it: dense ({value:.2f}).", f"As good or better {TAKES}: dense."]
 
 
 @pytest.mark.parametrize(("value", "higher"), [(37.0, True), (43.0, False)])
@@ -85,7 +85,7 @@ def test_better_alike_and_worse_together():
         "Better than it: a (43.00).",
         "Not distinguishable from it: b (40.10).",
         "Worse: c (30.00).",
-        f"As good as it {TAKES}: a, b.",
+        f"As good or better {TAKES}: a, b.",
     ]
 
 
@@ -100,7 +100,7 @@ def test_not_worse_is_shown_by_the_interval_and_not_by_a_large_p_value(low, high
     found = answer(results(VANILLA, variant("random", 40.0, 0.9, *ends, training_speed=2.0), higher=higher))
     assert "Not distinguishable from it: random (40.00)." in found
     assert any(text.startswith("The cheapest of these is random") for text in found) == chosen
-    assert (f"As good as it {TAKES}: random." in found) == chosen
+    assert (f"As good or better {TAKES}: random." in found) == chosen
     assert (f"None is shown to be as good {TAKES}: stay with vanilla, or test more." in found) == (not chosen)
     assert any("too little was tested to say whether random" in text for text in found) == (not chosen)
 
@@ -171,7 +171,7 @@ def test_the_control_is_never_chosen():
     control = variant("vanilla (control)", 40.2, 0.7, training_speed=3.0)
     found = answer(results(VANILLA, variant("random", 40.1, 0.7, training_speed=1.5), control))
     assert "Not distinguishable from it: random (40.10), vanilla (control) (40.20)." in found
-    assert f"As good as it {TAKES}: random." in found
+    assert f"As good or better {TAKES}: random." in found
     assert found[-1].startswith("The cheapest of these is random: ")
     assert not any("cheapest" in text or "As good" in text for text in answer(results(VANILLA, control)))
 

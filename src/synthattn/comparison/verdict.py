@@ -127,7 +127,7 @@ def _choice(results: Results, baseline: Variant, candidates: list[Variant]) -> s
     margin = f"at most {100 * MARGIN:g} %, or {_number(_margin(results, baseline))}, worse with 95 % certainty"
     if not candidates:
         return f"None is shown to be as good ({margin}): stay with {results.baseline}, or test more."
-    return f"As good as it ({margin}): {', '.join(variant.attention for variant in candidates)}."
+    return f"As good or better ({margin}): {', '.join(variant.attention for variant in candidates)}."
 
 
 def _cost(results: Results, baseline: Variant, candidates: list[Variant]) -> str:
