@@ -436,7 +436,10 @@ PAIRS = ["--task", "translation", "--data", "pairs"]
         (["evaluate", "binary.txt", *PAIRS], "binary.txt is not UTF-8: invalid start byte at byte 4"),
         (["evaluate", "texts/test.txt", "--task", "language-modeling"], "which a file of predictions lacks"),
         (["train", *PAIRS, "--steps", "5", "--set", "training=5"], "training must be a group of settings, got 5"),
-        (["train", *PAIRS, "--max-length", "1"], "--max-length (model.max_position_embeddings) must be at least 2 for"),
+        (
+            ["train", *PAIRS, "--max-length", "1", "--steps", "1", "--preset", "tiny"],
+            "--max-length (model.max_position_embeddings) must be at least 2 for translation, got 1",
+        ),
         (["compare", "--max-length", "0"], "must be at least 2 for language-modeling, got 0"),
         (["train", "--task", "span-corruption", "--max-length", "2"], "at least 3 for span-corruption, got 2"),
         (["generate", "nothing"], "there is no folder nothing; give that of a run or of a model"),
