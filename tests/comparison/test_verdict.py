@@ -1,5 +1,7 @@
 """Every sentence of the answer, with the numbers of the results that it stands for."""
 
+from typing import Any
+
 import pytest
 
 from synthattn.comparison.verdict import answer
@@ -200,7 +202,7 @@ def test_the_baseline_has_fewer_seeds():
     assert "Not compared with it, not having the same seeds: dense (20.00)." in found
 
 
-def failed(name: str, value: float | None = None, p: float | None = None, **options: float | int) -> Variant:
+def failed(name: str, value: float | None = None, p: float | None = None, **options: Any) -> Variant:
     """With the score of the seeds that survived, where there are some."""
     found = variant(name, value, p, **options)
     found.status, found.reason, found.failed_seeds = "failed", "the loss is nan", 1

@@ -179,7 +179,8 @@ def test_positions_of_another_batch_are_refused():
 
 
 def test_the_number_of_layers_by_its_common_name():
-    config = SynthesizerConfig(num_hidden_layers=2, vocab_size=64, d_model=16, num_heads=2, d_ff=16)
+    layers: dict[str, Any] = {"num_hidden_layers": 2}
+    config = SynthesizerConfig(vocab_size=64, d_model=16, num_heads=2, d_ff=16, **layers)
     assert (config.encoder_layers, config.decoder_layers, config.num_hidden_layers) == (2, 2, 2)
     for kind in (SynthesizerForMaskedLM, SynthesizerForCausalLM):
         model: Any = kind(config)
@@ -189,7 +190,7 @@ def test_the_number_of_layers_by_its_common_name():
     encoder: Any = SynthesizerForMaskedLM(presets.tiny(encoder_layers=3, decoder_layers=1))
     assert encoder.config.num_hidden_layers == 3
     with pytest.raises(ValueError, match=r"encoder_attention lists 1 layers, there are 2"):
-        SynthesizerConfig(num_hidden_layers=2, encoder_attention=["random"])
+        SynthesizerConfig(encoder_attention=["random"], **layers)
 
 
 def test_a_table_that_comes_when_it_is_called():

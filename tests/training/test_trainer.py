@@ -124,14 +124,15 @@ def test_only_matrices_decay(ready, tmp_path, mix):
         chosen, model=dataclasses.replace(chosen.model, fields={**chosen.model.fields, "mix": mix})
     )
     one = trainer(chosen, found, tmp_path, Fixed([[0]]))
-    optimizer = one.create_optimizer()
-    names = {id(parameter): name for name, parameter in one.model.named_parameters()}
+    optimizer, model = one.create_optimizer(), one.model
+    assert model is not None
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
     groups = {
         group["weight_decay"]: [names[id(parameter)] for parameter in group["params"]]
         for group in optimizer.param_groups
     }
     assert set(groups) == {0.1, 0.0}
-    shapes = {name: parameter.dim() for name, parameter in one.model.named_parameters()}
+    shapes = {name: parameter.dim() for name, parameter in model.named_parameters()}
     assert all(shapes[name] > 1 for name in groups[0.1])
     assert any(name.endswith("synthesizer.weights.alpha") for name in groups[0.0])
     assert not any(name.endswith("alpha") for name in groups[0.1])

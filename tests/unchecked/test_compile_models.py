@@ -1,5 +1,7 @@
 """Whole models in one graph for all lengths."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -51,7 +53,7 @@ def test_a_traced_model_reads_other_masks(spec, positions):
     model = make(KINDS["masked-lm"], spec, positions=positions)
     x = ids(2, 6)
     with torch.no_grad():
-        traced = torch.jit.trace(Plain(model), (x, torch.ones_like(x)), check_trace=False)
+        traced: Any = torch.jit.trace(Plain(model), (x, torch.ones_like(x)), check_trace=False)
         for mask in (torch.tensor([[1] * 6, [1] * 4 + [0] * 2]), torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6])):
             kept = mask.bool()
             found, expected = traced(x, mask)[kept], model(x, attention_mask=mask).logits[kept]

@@ -80,7 +80,7 @@ class _Placed(CacheLayerMixin):
         self.positions = None
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        super().reorder_cache(beam_idx)
+        super().reorder_cache(beam_idx)  # pyright: ignore[reportArgumentType]
         self._choose(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:

@@ -305,7 +305,9 @@ def _printed(part: Part, names: Sequence[str]) -> Printed:
 
     def printed(row: str, metric: str) -> Number | None:
         theirs = None if table is None else next((one for one in table.rows if one.name == row), None)
-        for column in _columns(part) if table is not None and theirs is not None else []:
+        if table is None or theirs is None:
+            return None
+        for column in _columns(part):
             value = theirs.values[table.columns.index(column)]
             if metric == _ours(column, names) or metric == COSTS.get(column.metric):
                 source = published.SHORT.get(theirs.source, theirs.source)

@@ -113,7 +113,7 @@ def name_classes(model: SynthesizerPreTrainedModel, labels: Sequence[str]) -> No
 
 def class_names(model: SynthesizerPreTrainedModel) -> tuple[str, ...]:
     """What the classes of a classifier are called, in order; nothing where it was not told."""
-    named: dict[int, str] = model.config.id2label or {}
+    named: dict[Any, str] = model.config.id2label or {}
     names = tuple(named[n] for n in sorted(named))
     # What transformers calls classes that have no names.
     return () if names == tuple(f"LABEL_{n}" for n in range(len(names))) else names
