@@ -250,6 +250,11 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
             return self.decoder(
                 x, attention_mask=attention_mask, position_ids=position_ids, past_key_values=cache, **shown
             )
+        if attention_mask is not None and attention_mask.dim() != 2:
+            raise ValueError(
+                f"an encoder-decoder needs an attention_mask of shape (batch, length) to know which tokens the decoder "
+                f"may attend to, got {tuple(attention_mask.shape)}"
+            )
         if encoder_outputs is None:
             encoder_outputs = self._encode(input_ids, inputs_embeds, attention_mask, position_ids, shown)
         elif not isinstance(encoder_outputs, Mapping):
@@ -257,11 +262,6 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
         elif not isinstance(encoder_outputs, BaseModelOutput | StackOutput):
             fields = ("last_hidden_state", "hidden_states", "attentions", "ponder_cost")
             encoder_outputs = StackOutput(**{key: encoder_outputs.get(key) for key in fields})
-        if attention_mask is not None and attention_mask.dim() != 2:
-            raise ValueError(
-                f"an encoder-decoder needs an attention_mask of shape (batch, length) to know which tokens the decoder "
-                f"may attend to, got {tuple(attention_mask.shape)}"
-            )
         decoded = self.decoder(
             self._embed(decoder_input_ids, decoder_inputs_embeds, "decoder_input_ids"),
             attention_mask=decoder_attention_mask,
