@@ -151,7 +151,7 @@ def test_what_rests_on_one_run_is_marked():
     outcome = sample_outcome()
     outcome.verdicts[1] = dataclasses.replace(outcome.verdicts[1], runs=1)
     assert "| **holds** (in one run) |" in overview([outcome])
-    assert "holds (in one run)</span>" in page(outcome)
+    assert "holds<small>in one run</small></span>" in page(outcome)
     console = Console(file=io.StringIO(), width=100, color_system=None)
     show(outcome, console)
     assert "(in one run)" in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]

@@ -13,6 +13,7 @@ from synthattn.report.results import Difference, Histogram
 from synthattn.report.tables import NOTHING, Cell, digits, duration, signed
 from synthattn.reproduction import learning
 from synthattn.reproduction.markdown import (
+    ONE_RUN,
     ROOT,
     TABLE1_HEADS,
     TABLE1_NOTES,
@@ -28,7 +29,6 @@ from synthattn.reproduction.markdown import (
     footnotes,
     heading,
     how_certain,
-    judged,
     link,
     measures,
     own_words,
@@ -126,8 +126,9 @@ def _verdicts(outcome: Outcome) -> str:
         scale = escape(f"{verdict.part}, {verdict.scale}")
         if place := places.get((verdict.part, verdict.scale)):
             scale = f'<a href="#{place}">{scale}</a>'
+        single = f"<small>{ONE_RUN}</small>" if verdict.runs == 1 else ""
         items.append(
-            f'<li><span class="word {WORDS[verdict.judgement]}">{judged(verdict)}</span>\n'
+            f'<li><span class="word {WORDS[verdict.judgement]}">{verdict.judgement}{single}</span>\n'
             f'<p class="claim">{escape(verdict.claim)}</p>\n'
             f'<p class="theirs"><b>The paper, {escape(verdict.where)}{theirs}</p>\n'
             f'<p class="here"><b>Here:</b>{escape(verdict.because)} ({scale})</p></li>\n'
