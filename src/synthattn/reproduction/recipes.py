@@ -273,8 +273,9 @@ def c4(make: Maker) -> tuple[Part, ...]:
             looks=True,
             note=make.note(
                 "2 + 1.7 million words; scored on the first 1,000 pieces of the test sets, in which the two take turns",
-                "convolutions and the Universal Transformer as their papers have them, which are smaller than what was "
-                "trained for the table",
+                "norms without means and layers without biases, as in T5; the learning rate rises in the first 10,000 "
+                "steps, where theirs was constant; convolutions and the Universal Transformer as their papers have "
+                "them, which are smaller than what was trained for the table",
             ),
         ),
     )
