@@ -116,6 +116,16 @@ def test_the_overview_has_all_claims_links_doubts_and_differences():
     assert sections[6].count("\n- ") == 2
 
 
+def test_an_overview_counts_by_table():
+    other = Outcome("heads", "How many heads", [], [VERDICTS[0], VERDICTS[0], VERDICTS[3]])
+    grid = grids(overview([sample_outcome(), other]).translate(PLAIN))[0]
+    assert grid[0] == ["", "holds", "does not hold", "undecided", "not run"]
+    assert grid[2:] == [
+        ["Table 2: language modelling", "1", "1", "1", "1"],
+        ["How many heads", "none", "2", "none", "1"],
+    ]
+
+
 def test_an_overview_of_nothing():
     text = overview([])
     assert "None known." in text

@@ -461,6 +461,8 @@ def overview(outcomes: Sequence[Outcome], with_table1: bool = False) -> str:
         "- **not run**: rows that it needs are missing.",
     ]
     lines += ["", f"{counted(verdicts)} {CAUTION}"] if verdicts else []
+    judged_tables = [outcome for outcome in outcomes if outcome.verdicts]
+    lines += ["", *_in_short(judged_tables)] if len(judged_tables) > 1 else []
     scales = list(dict.fromkeys(part.scale for part in parts))
     lines += ["", "How large these experiments are:", ""] if scales else []
     lines += [f"- **{safe(scale)}**: {safe(about_scale(scale, parts))}" for scale in scales]
@@ -476,6 +478,16 @@ def overview(outcomes: Sequence[Outcome], with_table1: bool = False) -> str:
     doubts = _doubts(outcomes)
     lines += ["", "## Doubts in the published numbers", "", *(doubts or ["None known."])]
     return "\n".join([*lines, "", *_different(outcomes)]) + "\n"
+
+
+def _in_short(outcomes: Sequence[Outcome]) -> list[str]:
+    """How many claims of each table came to what."""
+    counts = [Counter(verdict.judgement for verdict in outcome.verdicts) for outcome in outcomes]
+    rows = (
+        [safe(outcome.title), *(str(count[each] or NOTHING) for each in JUDGEMENTS)]
+        for outcome, count in zip(outcomes, counts, strict=True)
+    )
+    return _grid(["", *JUDGEMENTS], rows, 1)
 
 
 def _where(outcome: Outcome) -> str:
