@@ -202,3 +202,12 @@ def test_a_table_that_comes_when_it_is_called():
     table.register_forward_pre_hook(lambda module, inputs: called.append(module))
     model(tokens())
     assert called == [table]
+
+
+@pytest.mark.parametrize("spec", ["lightconv", "dynamicconv(kernel=5)", "linformer"])
+def test_what_mixes_one_text_cannot_attend_to_another(spec):
+    name = spec.partition("(")[0]
+    with pytest.raises(
+        ValueError, match=rf"^cross_attention cannot be {name}, which mixes the tokens of one text; give"
+    ):
+        presets.tiny(cross_attention=spec)

@@ -3,7 +3,7 @@
 from typing import Any, Literal, no_type_check
 
 from synthattn.layers.feed_forward import Activation
-from synthattn.layers.mixers import parse_mixer
+from synthattn.layers.mixers import Baseline, parse_mixer
 from synthattn.models.compat import PreTrainedConfig, strict
 from synthattn.synthesizers import Mix
 
@@ -157,7 +157,12 @@ class SynthesizerConfig(PreTrainedConfig):
             if len(specs) != layers:
                 raise ValueError(f"{stack}_attention lists {len(specs)} layers, there are {layers}; give one for each")
             for spec in specs:
-                parse_mixer(spec)
+                baseline = next((term for term in parse_mixer(spec).terms if isinstance(term, Baseline)), None)
+                if stack == "cross" and baseline is not None:
+                    raise ValueError(
+                        f"cross_attention cannot be {baseline.name}, which mixes the tokens of one text; give vanilla "
+                        "or another attention"
+                    )
             if self.share_layers and len(set(specs)) > 1:
                 raise ValueError(
                     f"share_layers uses one layer at every depth, {stack}_attention lists {len(set(specs))} different "
