@@ -160,6 +160,15 @@ def test_values_of_a_claim_are_of_the_seeds_that_both_have(results):
     assert first.judgement == "holds"
 
 
+def test_a_claim_rests_on_all_seeds_that_both_have(results):
+    for name, right in (("Syn (FR)", 390), ("Linformer", 310)):
+        keep(results, name, 1, np.arange(400) < right)
+    found = evidence.collect(results, "encoding")
+    first = next(one for one in found.verdicts if one.part == "ag_news" and "dot product" not in one.claim)
+    assert first.runs == 2
+    assert "Student's t, 2 seeds" in first.because
+
+
 def test_a_record_from_elsewhere_shows_up(results):
     before = evidence.collect(results, "encoding")
     source = place(results, "encoding", "cpu", "ag_news", "linformer-0")
