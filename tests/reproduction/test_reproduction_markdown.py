@@ -164,7 +164,7 @@ def test_what_rests_on_one_run_is_marked():
     assert "holds<small>in one run</small></span>" in page(outcome)
     console = Console(file=io.StringIO(), width=100, color_system=None)
     show(outcome, console)
-    assert "(in one run)" in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    assert "\nin one run" in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_a_table_cannot_contradict_itself():

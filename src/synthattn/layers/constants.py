@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from synthattn.logits import Logits
 from synthattn.synthesizers import Synthesizer, Tokens
+from synthattn.synthesizers.base import is_watched
 from synthattn.tracing import traced
 
 # Tables with more entries than this are remembered by sums. Smaller ones are cheaper to copy and compare.
@@ -119,10 +120,7 @@ def is_plain_module(synthesizer: Synthesizer) -> bool:
     return not (
         everywhere._global_forward_hooks
         or everywhere._global_forward_pre_hooks
-        or any(
-            module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__
-            for module in synthesizer.modules()
-        )
+        or any(map(is_watched, synthesizer.modules()))
     )
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from synthattn.shapes import Float, Int
-from synthattn.synthesizers.base import Resize, replace_parameter, resized
+from synthattn.synthesizers.base import Resize, last_position, replace_parameter, resized
 from synthattn.tracing import traced
 
 
@@ -44,15 +44,11 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.table)
 
     def forward(self, at: Int[Tensor, "*axes"], dtype: torch.dtype) -> Float[Tensor, "*axes d_model"]:
-        if not traced(at) and at.numel():
-            low, high = (int(end) for end in at.aminmax())
-            if low < 0:
-                raise ValueError(f"positions start at 0, got {low}; give padding any valid position, such as 0")
-            if high >= len(self.table):
-                raise ValueError(
-                    f"input has {high + 1} positions, learned positions were built for {len(self.table)}; "
-                    f"shorten the input or call resize_max_length({high + 1})"
-                )
+        if not traced(at) and (last := last_position(at)) >= len(self.table):
+            raise ValueError(
+                f"input has {last + 1} positions, learned positions were built for {len(self.table)}; "
+                f"shorten the input or call resize_max_length({last + 1})"
+            )
         return self.table[at].to(dtype)
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:

@@ -143,11 +143,10 @@ def _differences(found: Sequence[Entry]) -> Apart:
         if not shared:
             return None
         score = _score(known[metric], metric, {n: one[n] for n in shared}, other, DRAWS)
-        base = _score(known[metric], metric, {n: other[n] for n in shared}, {}, 2)  # its interval is of no use here
-        if score is None or base is None or score.difference is None:
+        if score is None or score.difference is None:
             return None
         examples = len(one[shared[0]].rows[metric])
-        return Gap(score.value, base.value, score.difference, len(shared), examples)
+        return Gap(score.value, score.value - score.difference.value, score.difference, len(shared), examples)
 
     return apart
 

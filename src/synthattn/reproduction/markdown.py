@@ -234,9 +234,9 @@ def _kinds(verdicts: Sequence[Verdict]) -> str:
     return f", {', '.join(f'{number} {word}' for number, word in found)}"
 
 
-def judged(verdict: Verdict) -> str:
-    """The judgement, and whether it rests on single runs."""
-    return f"{verdict.judgement} ({ONE_RUN})" if verdict.runs == 1 else verdict.judgement
+def basis(verdict: Verdict) -> str:
+    """What a verdict rests on, where that is little; empty else."""
+    return ONE_RUN if verdict.runs == 1 else ""
 
 
 def agreement(verdict: Verdict) -> str:
@@ -315,7 +315,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> list[str]:
         heads,
         [
             [
-                f"**{verdict.judgement}**{judged(verdict).removeprefix(verdict.judgement)}",
+                f"**{verdict.judgement}**" + (f" ({basis(verdict)})" if basis(verdict) else ""),
                 safe(f"{verdict.claim} ({verdict.where})"),
                 safe(_in_paper(verdict)) or NOTHING,
                 safe(f"{verdict.because} ({verdict.part}, {verdict.scale})"),
@@ -520,14 +520,15 @@ def _doubts(outcomes: Sequence[Outcome]) -> list[str]:
 def _turned(title: str, part: Part) -> Iterator[str]:
     """Rows on the other side of the baseline than the paper has them, in the main metric."""
     main = main_metric(part)
-    base = next((row for row in part.rows if row.name == part.baseline), None)
-    for row in part.rows if base is not None and main else []:
-        score = row.scores.get(main)
-        beside = read_beside(main, list(part.published_metrics))
-        both = row.published.get(beside), base.published.get(beside) if base else None
-        if score is None or score.difference is None or both[0] is None or both[1] is None:
+    beside = read_beside(main, list(part.published_metrics))
+    base = next(
+        (row.published[beside] for row in part.rows if row.name == part.baseline and beside in row.published), None
+    )
+    for row in part.rows if base is not None else []:
+        score, printed = row.scores.get(main), row.published.get(beside)
+        if score is None or score.difference is None or printed is None or base is None:
             continue
-        ours, theirs = score.difference, both[0].value - both[1].value
+        ours, theirs = score.difference, printed.value - base.value
         if (ours.low > 0 and theirs < 0) or (ours.high < 0 and theirs > 0):
             yield (
                 f"- {safe(row.name)} ({safe(title)}, {safe(part.name)}, {safe(part.scale)}): {safe(main)} "

@@ -13,7 +13,6 @@ from synthattn.report.results import Difference, Histogram
 from synthattn.report.tables import NOTHING, Cell, digits, duration, signed
 from synthattn.reproduction import learning
 from synthattn.reproduction.markdown import (
-    ONE_RUN,
     ROOT,
     TABLE1_HEADS,
     TABLE1_NOTES,
@@ -22,6 +21,7 @@ from synthattn.reproduction.markdown import (
     about_rates,
     about_scale,
     agreement,
+    basis,
     better,
     contradicts_itself,
     counted,
@@ -126,7 +126,7 @@ def _verdicts(outcome: Outcome) -> str:
         scale = escape(f"{verdict.part}, {verdict.scale}")
         if place := places.get((verdict.part, verdict.scale)):
             scale = f'<a href="#{place}">{scale}</a>'
-        single = f"<small>{ONE_RUN}</small>" if verdict.runs == 1 else ""
+        single = f"<small>{basis(verdict)}</small>" if basis(verdict) else ""
         items.append(
             f'<li><span class="word {WORDS[verdict.judgement]}">{verdict.judgement}{single}</span>\n'
             f'<p class="claim">{escape(verdict.claim)}</p>\n'

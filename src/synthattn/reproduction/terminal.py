@@ -14,9 +14,9 @@ from synthattn.reproduction.markdown import (
     TABLE1_TITLE,
     WORDS_OF_TABLE1,
     Measure,
+    basis,
     contradicts_itself,
     counted,
-    judged,
     measures,
     seeds,
     table1_rows,
@@ -155,5 +155,6 @@ def _verdicts(verdicts: list[Verdict]) -> Table:
         )
         if contradicts_itself(verdict):
             says.append(f"\nThe paper's text and its numbers disagree: {verdict.in_paper}", "yellow")
-        table.add_row(Text(judged(verdict).replace(" (", "\n("), WORDS[verdict.judgement]), says)
+        word = "\n".join(filter(None, (verdict.judgement, basis(verdict))))
+        table.add_row(Text(word, WORDS[verdict.judgement]), says)
     return table

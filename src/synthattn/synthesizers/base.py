@@ -134,10 +134,7 @@ def check_length(name: str, max_length: int, tokens: Tokens) -> None:
     """Refuse tokens beyond the end of a table, in words that say what to do about it."""
     if tokens.positions is not None:
         if not traced(tokens.positions):
-            low, high = (int(t) for t in tokens.positions.aminmax())
-            if low < 0:
-                raise ValueError(f"positions start at 0, got {low}; give padding any valid position, such as 0")
-            _check_end(name, max_length, high)
+            _check_end(name, max_length, last_position(tokens.positions))
     elif tokens.start > 0:
         _check_end(name, max_length, tokens.start + tokens.length - 1)
     elif tokens.length > max_length:
@@ -145,6 +142,14 @@ def check_length(name: str, max_length: int, tokens: Tokens) -> None:
             f"input has {tokens.length} positions, {name} was built for max_length={max_length}; "
             f"shorten the input or call resize_max_length({tokens.length})"
         )
+
+
+def last_position(positions: Int[Tensor, "*axes"]) -> int:
+    """The highest of them; refused are those before the first that there is."""
+    low, high = (int(end) for end in positions.aminmax())
+    if low < 0:
+        raise ValueError(f"positions start at 0, got {low}; give padding any valid position, such as 0")
+    return high
 
 
 def _check_end(name: str, max_length: int, last: int) -> None:
@@ -155,15 +160,15 @@ def _check_end(name: str, max_length: int, last: int) -> None:
         )
 
 
+def is_watched(module: nn.Module) -> bool:
+    """Whether something else wants to see the module being called, by a hook, or does something else in its place."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in module.__dict__
+
+
 def is_plain_linear(projection: nn.Module) -> bool:
-    """False where something else wants to see the projection being called: an adapter in its place, a hook."""
-    hooks = (
-        projection._forward_hooks,
-        projection._forward_pre_hooks,
-        projection._backward_hooks,
-        projection._backward_pre_hooks,
-    )
-    return type(projection) is nn.Linear and not any(hooks) and "forward" not in projection.__dict__
+    """False where there is an adapter in its place, or a hook."""
+    return type(projection) is nn.Linear and not is_watched(projection)
 
 
 def hidden_layer(
