@@ -7,7 +7,7 @@ left out of the products instead of being masked.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -51,17 +51,25 @@ def attend(
     logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask
 ) -> Float[Tensor, "batch heads q width"]:
     """Softmax(logits) @ value. Every row must keep at least one key."""
-    batch, heads = value.shape[:2]
-    logits = logits if _weighed_in_blocks(logits, mask, heads) else logits.weighed()
-    features = tuple(
-        Features(f.query.expand(batch, -1, -1, -1), f.key.expand(*f.key.shape[:-3], heads, -1, -1), f.scale)
-        for f in (logits.features if len(logits.features) == 1 else [f.scaled() for f in logits.features])
-    )
+    logits = logits if _weighed_in_blocks(logits, mask, value.shape[1]) else logits.weighed()
     bias = _with_mask(logits.bias, mask, value, logits.query_length)
     weight = logits.weight
-    logits = Logits(features, bias, logits.compact)
+    logits = Logits(_side_by_side(logits.features, *value.shape[:2]), bias, logits.compact)
     plan = _Plan.make(logits, value, mask)
     return _Blockwise.apply(plan, value, bias, weight, *_inputs(logits))  # pyright: ignore[reportReturnType]
+
+
+def _side_by_side(features: tuple[Features, ...], batch: int, heads: int) -> tuple[Features, ...]:
+    """Several products as one: ``[Q1 Q2] @ [K1 K2].T`` makes fewer and better-filled multiplications than a sum."""
+    # The scale of features of the input is that of all: to learned keys, which are few, it is applied at little cost.
+    scale = next((f.scale for f in sorted(features, key=lambda f: -f.key.dim())), 1.0)
+    equal = [f if f.scale == scale else replace(f, scale=1.0).times(f.scale / scale) for f in features]
+    queries = [f.query.expand(batch, -1, -1, -1) for f in equal]
+    if len(equal) < 2:
+        keys = [f.key.expand(*f.key.shape[:-3], heads, -1, -1) for f in equal]
+        return tuple(Features(query, key, scale) for query, key in zip(queries, keys, strict=True))
+    keys = [f.key.expand(batch, heads, -1, -1) for f in equal]
+    return (Features(torch.cat(queries, -1), torch.cat(keys, -1), scale),)
 
 
 def _weighed_in_blocks(logits: Logits, mask: Mask, heads: int) -> bool:
@@ -163,7 +171,8 @@ Keys = slice | Tensor
 class _Plan:
     """What is added up to the logits, which rows are done together, and which keys each example needs for them."""
 
-    products: int
+    multiplies: bool
+    """Whether there is a product of features; then its query and key come first among the inputs."""
     scale: float
     compact: tuple[Compact, ...]
     rows: list[slice]
@@ -183,7 +192,7 @@ class _Plan:
             kept = [_kept_keys(mask.keep[b]) for b in range(batch)]
         scale = logits.features[0].scale if logits.features else 1.0
         return cls(
-            len(logits.features),
+            len(logits.features) > 0,
             scale,
             logits.compact,
             _slices(q, height),
@@ -249,19 +258,15 @@ def _take(tensor: Tensor, keys: Keys, dim: int) -> Tensor:
     return tensor.index_select(dim, keys)
 
 
-def _side_by_side(tensors: list[Tensor]) -> Tensor:
-    return tensors[0] if len(tensors) == 1 else torch.cat(tensors, dim=-1)
-
-
-def _add_rows(total: Tensor, keys: Keys, part: Tensor, first: bool) -> None:
-    """Add to the rows of ``total`` that belong to the keys; the first time, ``total`` holds nothing yet."""
-    if not isinstance(keys, slice):
-        (total.zero_() if first else total).index_add_(-2, keys, part)
-    elif first:
-        total.narrow(-2, 0, keys.stop).copy_(part)
-        total[..., keys.stop :, :].zero_()
+def _add_product(total: Tensor, keys: Keys, one: Tensor, two: Tensor, scale: float, first: bool) -> None:
+    """Add a product to the rows of ``total`` that belong to the keys; the first time, ``total`` holds nothing yet."""
+    if isinstance(keys, slice):
+        rows = total.narrow(-2, 0, keys.stop)
+        torch.baddbmm(rows, one, two, beta=0.0 if first else 1.0, alpha=scale, out=rows)
+        if first:
+            total[..., keys.stop :, :].zero_()
     else:
-        total.narrow(-2, 0, keys.stop).add_(part)
+        (total.zero_() if first else total).index_add_(-2, keys, torch.bmm(one, two), alpha=scale)
 
 
 def _add_bias(total: Tensor, keys: Keys, part: Tensor) -> None:
@@ -274,7 +279,7 @@ def _add_bias(total: Tensor, keys: Keys, part: Tensor) -> None:
 
 
 class _Blockwise(torch.autograd.Function):
-    """Inputs: the plan, value, bias and its weight (or None), query and key of each product, the parts of each compact
+    """Inputs: the plan, value, bias and its weight (or None), query and key of the product, the parts of each compact
     bias."""
 
     @staticmethod
@@ -297,14 +302,14 @@ class _Blockwise(torch.autograd.Function):
                 torch.bmm(weights, _take(block.across(value), block.keys, -2), out=block.queries(result))
                 if keep:
                     kept.append(weights)
-        ctx.save_for_backward(value, bias, weight, result, *inputs, *kept)
+        ctx.save_for_backward(value, bias, weight, *inputs, *kept)
         ctx.plan, ctx.inputs = plan, len(inputs)
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        value, bias, weight, result, *rest = ctx.saved_tensors
+        value, bias, weight, *rest = ctx.saved_tensors
         inputs, kept = rest[: ctx.inputs], iter(rest[ctx.inputs :])
         (grad,) = grads
         terms = _Terms(ctx.plan, bias, weight, inputs)
@@ -324,20 +329,16 @@ class _Blockwise(torch.autograd.Function):
             above = block.queries(grad)
             first = block.rows.start == 0
             if to_value is not None:
-                _add_rows(block.across(to_value), block.keys, torch.bmm(weights.transpose(1, 2), above), first)
+                _add_product(block.across(to_value), block.keys, weights.transpose(1, 2), above, 1.0, first)
             if not logits_matter:
                 continue
-            # d softmax: dS = P * (dP - sum_j P_j dP_j), and the sum equals grad . result.
-            centre = (above * block.queries(result)).sum(-1, keepdim=True).neg_()
             slope = second.get(*weights.shape)
-            torch.baddbmm(centre, above, _take(block.across(value), block.keys, -2).transpose(1, 2), out=slope)
-            slope.mul_(weights)
+            torch.bmm(above, _take(block.across(value), block.keys, -2).transpose(1, 2), out=slope)
+            # d softmax in one pass, dS = P * (dP - sum_j P_j dP_j); written out it would be three.
+            torch.ops.aten._softmax_backward_data.out(slope, weights, -1, weights.dtype, grad_input=slope)
             if to_bias is not None:
                 _add_bias(block.of_bias(to_bias), block.keys, slope)
             terms.backward(block, slope, to_inputs)
-        for gradient in to_inputs[: 2 * ctx.plan.products]:
-            if gradient is not None and ctx.plan.scale != 1.0:
-                gradient.mul_(ctx.plan.scale)
         if weight is not None and to_bias is not None:
             to_weight = _unweigh(to_bias, bias, weight, ctx.plan)
         return None, to_value, to_bias, to_weight, *to_inputs
@@ -353,24 +354,20 @@ def _unweigh(to_product: Tensor, bias: Tensor, weight: Tensor, plan: _Plan) -> T
 
 
 class _Terms:
-    """The sum that makes the logits, block by block, and its gradient.
-
-    Several products are done as one: features side by side, ``[Q1 Q2] @ [K1 K2].T``, make fewer and better-filled
-    multiplications than a sum.
-    """
+    """The sum that makes the logits, block by block, and its gradient."""
 
     def __init__(
         self, plan: _Plan, bias: Tensor | None, weight: Tensor | None, inputs: tuple[Tensor, ...] | list[Tensor]
     ) -> None:
         self.plan, self.bias, self.weight = plan, bias, weight
-        self.queries, self.keys = inputs[: 2 * plan.products : 2], inputs[1 : 2 * plan.products : 2]
-        self.widths = [query.shape[-1] for query in self.queries]
-        rest = iter(inputs[2 * plan.products :])
+        rest = iter(inputs)
+        self.query, self.key = (next(rest), next(rest)) if plan.multiplies else (None, None)
         self.parts = [tuple(next(rest) for _ in c.parts) for c in plan.compact]
 
     def fused(self, width: int) -> bool:
         """Whether torch's kernel can do the forward pass."""
-        return self.widths == [width] and not self.parts and self.bias is not None
+        same = self.query is not None and self.query.shape[-1] == width
+        return same and not self.parts and self.bias is not None
 
     def weights(self, block: _Block, workspace: "_Workspace", keep: bool = False) -> Float[Tensor, "heads rows keys"]:
         """The weights of one block, in the workspace unless they are to be kept."""
@@ -383,22 +380,20 @@ class _Terms:
         for n, compact in enumerate(self.plan.compact):
             written = self._written(compact, self._parts(n, block), block)
             total = written if total is None else total + written
-        if self.widths:
-            queries, across = self._queries(block), self._keys(block).transpose(1, 2)
+        if self.query is not None:
+            queries, across = block.queries(self.query), self._keys(block).transpose(1, 2)
             out = workspace.get(*queries.shape[:2], across.shape[-1])
             start, beta = (out, 0.0) if total is None else (total, 1.0)
             total = torch.baddbmm(start, queries, across, beta=beta, alpha=self.plan.scale, out=out)
         assert total is not None, "logits without any term"
         if self.plan.causal:
-            total = total if self.widths else total.expand(-1, block.rows.stop - block.rows.start, -1).clone()
+            total = total.expand(-1, block.rows.stop - block.rows.start, -1).clone() if self.query is None else total
             _forbid_future(total, block.rows, block.keys)
         return torch.softmax(total, -1) if keep else torch.softmax(total, -1, out=workspace.get(*total.shape))
 
-    def _queries(self, block: _Block) -> Float[Tensor, "heads rows features"]:
-        return _side_by_side([block.queries(query) for query in self.queries])
-
     def _keys(self, block: _Block) -> Float[Tensor, "heads keys features"]:
-        return _side_by_side([_take(block.across(key), block.keys, -2) for key in self.keys])
+        assert self.key is not None
+        return _take(block.across(self.key), block.keys, -2)
 
     def _parts(self, n: int, block: _Block) -> tuple[Tensor, ...]:
         return tuple(block.queries(part).unsqueeze(0) for part in self.parts[n])
@@ -407,20 +402,17 @@ class _Terms:
         return _take(compact.with_parts(parts, block.rows, block.b).to_bias()[0], block.keys, -1)
 
     def backward(self, block: _Block, slope: Float[Tensor, "heads rows keys"], to: list[Tensor | None]) -> None:
-        """Add the gradients of one block; the scale of the product is left to the end."""
-        to_queries, to_keys = to[: 2 * self.plan.products : 2], to[1 : 2 * self.plan.products : 2]
-        if any(t is not None for t in to_queries):
-            parts = torch.bmm(slope, self._keys(block)).split(self.widths, -1)
-            for target, part in zip(to_queries, parts, strict=True):
-                if target is not None:
-                    block.queries(target).copy_(part)
-        if any(t is not None for t in to_keys):
-            parts = torch.bmm(slope.transpose(1, 2), self._queries(block)).split(self.widths, -1)
-            for target, part in zip(to_keys, parts, strict=True):
-                if target is not None:
-                    first = block.rows.start == 0 and (block.b == 0 or target.dim() == 4)
-                    _add_rows(block.across(target), block.keys, part, first)
-        rest = iter(to[2 * self.plan.products :])
+        """Add the gradients of one block."""
+        rest, scale = iter(to), self.plan.scale
+        if self.query is not None:
+            to_query, to_key = next(rest), next(rest)
+            if to_query is not None:
+                out = block.queries(to_query)
+                torch.baddbmm(out, slope, self._keys(block), beta=0.0, alpha=scale, out=out)
+            if to_key is not None:
+                first = block.rows.start == 0 and (block.b == 0 or to_key.dim() == 4)
+                queries = block.queries(self.query)
+                _add_product(block.across(to_key), block.keys, slope.transpose(1, 2), queries, scale, first)
         for n, compact in enumerate(self.plan.compact):
             targets = [next(rest) for _ in self.parts[n]]
             if all(t is None for t in targets):
