@@ -180,6 +180,8 @@ def test_learning_rates_rise_and_then_follow_their_schedule(ready, tmp_path):
         found = rates(ready, tmp_path, schedule, steps, warmup)
         assert found[:warmup] == pytest.approx([highest * n / warmup for n in range(warmup)]), schedule
         assert found[warmup:] == pytest.approx(later[warmup:]), schedule
+    held = [highest * math.sqrt(warmup / max(n, warmup)) for n in range(steps)]
+    assert rates(ready, tmp_path, "t5", steps, warmup) == pytest.approx(held)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adafactor"])

@@ -333,7 +333,8 @@ def _facts(part: Part, found: Sequence[Entry]) -> dict[str, str]:
         "changes to the preset": changes or "none",
         "steps": f"{found[0].record.steps:,}",
         "batch": f"{training['batch_tokens'] * training['accumulation']:,} tokens",
-        "optimizer": f"{training['optimizer']}, {training['schedule']} after {training['warmup']} steps of warm-up",
+        "optimizer": f"{training['optimizer']}, {training['schedule']} after {training['warmup']} steps "
+        + ("at the highest rate" if training["schedule"] == "t5" else "of warm-up"),
         "learning rate": f"{chosen:g}"
         + (" (the best of " + ", ".join(f"{r:g}" for r in part.rates) + ")" if len(part.rates) > 1 else ""),
         "weights": training["keep"],

@@ -48,7 +48,7 @@ GNMT = {"beams": 4, "length_penalty": 0.6, "length_penalty_form": "gnmt"}
 # Learning rates are what the formulas of the two libraries give at the end of the warm-up.
 TENSOR2TENSOR = {"learning_rate": 1e-3, "warmup": 8000, "beta2": 0.997, "batch_tokens": 8 * 4096, "steps": 300_000}
 ADAFACTOR = {"optimizer": "adafactor", "learning_rate": 1e-2, "warmup": 10_000}
-T5 = ADAFACTOR | {"batch_tokens": 65_536, "clip": 0.0, "label_smoothing": 0.0}
+T5 = ADAFACTOR | {"schedule": "t5", "batch_tokens": 65_536, "clip": 0.0, "label_smoothing": 0.0}
 T5_TUNING = T5 | {"learning_rate": 5e-4, "warmup": 20_000, "schedule": "constant", "steps": 262_144, "keep": "best"}
 
 
@@ -301,8 +301,9 @@ def _suite(make: Maker, name: str, table: published.Table, steps: int) -> tuple[
     rates = {"tiny": (1e-3,), "cpu": (1e-3, 2e-3, 4e-3), "paper": ()}[make.scale]
     note = make.note(
         "models of a few million parameters, trained on 4 million words and not on C4; some tasks have few examples, "
-        "splits of their own (so that scores must not be compared with others'), or are missing; scored on at most "
-        "1,000 examples of the validation set of each, which also chose the learning rate",
+        "splits of their own (so that scores must not be compared with others'), or are missing; accuracies near one "
+        "half (of three classes, a third) are those of models that have learned nothing; scored on at most 1,000 "
+        "examples of the validation set of each, which also chose the learning rate",
         "the suite is learned after C4, with the settings of Narang et al. (2021); the paper learned C4, both suites "
         "and SQuAD together",
     )

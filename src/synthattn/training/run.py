@@ -293,6 +293,7 @@ def _fit(
         planned.label_smoothing,
         training.keep_checkpoints,
         training.keep == "best",
+        training.schedule == "t5",
         callbacks=callbacks,
     )
     trainer.remove_callback(transformers.PrinterCallback)
@@ -330,7 +331,9 @@ def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: P
         max_steps=planned.steps,
         gradient_accumulation_steps=training.accumulation,
         learning_rate=training.learning_rate,
-        lr_scheduler_type={"constant": "constant_with_warmup"}.get(training.schedule, training.schedule),
+        lr_scheduler_type={"constant": "constant_with_warmup", "t5": "inverse_sqrt"}.get(
+            training.schedule, training.schedule
+        ),
         warmup_steps=training.warmup,
         optim="adamw_torch_fused" if adam else "adafactor",
         adam_beta1=training.beta1,

@@ -12,7 +12,7 @@ from synthattn.data.tokenizers import TokenizerKind
 from synthattn.messages import suggestion
 from synthattn.tasks.encoding import OverLong
 
-Schedule = Literal["inverse_sqrt", "linear", "cosine", "constant"]
+Schedule = Literal["inverse_sqrt", "t5", "linear", "cosine", "constant"]
 Optimizer = Literal["adam", "adafactor"]
 Precision = Literal["fp32", "bf16"]
 Keep = Literal["last", "best", "average"]
@@ -80,8 +80,9 @@ class TrainingSettings:
         batch_tokens: tokens in a batch at most, padding included, of all processes together.
         accumulation: batches to a step.
         learning_rate: the highest.
-        schedule: ``inverse_sqrt`` (the paper's), ``linear``, ``cosine`` or ``constant``, all after the warm-up.
-        warmup: steps in which the learning rate rises.
+        schedule: ``inverse_sqrt`` (the paper's), ``linear``, ``cosine`` or ``constant``, all after the warm-up; or
+            ``t5``, as ``inverse_sqrt`` but without a rise: the highest from the start.
+        warmup: steps in which the learning rate rises, or is held with ``t5``.
         optimizer: ``adam``, or ``adafactor`` in T5's form, whose learning rate is relative to the size of each
             parameter: its root mean square, 0.001 at least.
         beta1: of Adam.

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 from transformers import Adafactor, Trainer
 
@@ -40,6 +42,8 @@ class SynthesizerTrainer(Trainer):
         label_smoothing: share of the probability that goes to all classes alike.
         keep: how many checkpoints are kept.
         keep_best: whether the best one is kept besides.
+        held: whether the learning rate is held at its height where it would else rise, and then falls as the inverse
+            square root of the steps.
         **options: as for ``Trainer``.
     """
 
@@ -55,6 +59,7 @@ class SynthesizerTrainer(Trainer):
         label_smoothing: float,
         keep: int,
         keep_best: bool,
+        held: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=inputs, eval_dataset=validation, **options)
@@ -63,7 +68,7 @@ class SynthesizerTrainer(Trainer):
         self.inputs, self.batches, self.validation = inputs, batches, validation
         self.tokenizer = tokenizer
         self.evaluation_tokens, self.label_smoothing = evaluation_tokens, label_smoothing
-        self.keep, self.keep_best = keep, keep_best
+        self.keep, self.keep_best, self.held = keep, keep_best, held
         self.tokens = self.padded = 0
 
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -83,6 +88,14 @@ class SynthesizerTrainer(Trainer):
             # The Trainer's own would take T5's rates, which are relative to the size of a parameter, for absolute ones.
             options |= {"scale_parameter": True, "relative_step": False, "warmup_init": False}
         return kind, options
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> Any:
+        if self.held and self.lr_scheduler is None:
+            steps = max(1, self.args.get_warmup_steps(num_training_steps))
+            chosen: Any = self.optimizer if optimizer is None else optimizer
+            self.lr_scheduler = LambdaLR(chosen, lambda step: math.sqrt(steps / max(steps, step)))
+            self._created_lr_scheduler = True
+        return super().create_scheduler(num_training_steps, optimizer)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Of matrices only: the Trainer goes by names, and would also decay a single number that is called alpha."""
