@@ -167,6 +167,14 @@ def test_logits_of_chosen_tokens():
         torch.testing.assert_close(model(x, logits_to_keep=2).logits, logits[:, -2:], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_nothing_is_refused(positions, shape):
+    model = make(SynthesizerForCausalLM, "random+vanilla", positions=positions)
+    with pytest.raises(ValueError, match=rf"^the input holds no tokens: its shape is \({shape[0]}, {shape[1]}\)$"):
+        model(tokens(*shape))
+
+
 def test_negative_positions_are_refused():
     model = make(SynthesizerForCausalLM, "vanilla", positions="learned")
     with pytest.raises(ValueError, match=r"^positions start at 0, got -1; give padding any valid position, such as 0$"):

@@ -6,7 +6,7 @@ from synthattn.report.results import Difference, Metric, Score
 from synthattn.reproduction import evidence
 from synthattn.reproduction.claims import CLAIMS, Gap, Number, better, faster, verdicts, within
 from synthattn.reproduction.outcome import Part, Row, Speed
-from synthattn.reproduction.recipe import SCALES
+from synthattn.reproduction.recipe import ONE_ANSWER, SCALES
 from synthattn.reproduction.recipes import TABLES, recipe
 
 
@@ -20,7 +20,13 @@ def part(higher: bool = True, values: tuple[float, float] = (27.0, 28.0)) -> Par
 
 def apart(low: float, high: float, seeds: int = 1):
     middle = (low + high) / 2
-    return lambda row, than, metric: Gap(27.0 + middle, 27.0, Difference(middle, low, high, 0.05), seeds, 500)
+
+    def found(row: str, than: str, metric: str) -> Gap | None:
+        if than == ONE_ANSWER.name:
+            return None
+        return Gap(27.0 + middle, 27.0, Difference(middle, low, high, 0.05), seeds, 500)
+
+    return found
 
 
 @pytest.mark.parametrize(
@@ -54,6 +60,45 @@ def test_better(higher, low, high, judgement):
 def test_within(higher, low, high, judgement):
     claim = within("B is nearly as good as A.", "Table 0", "here", "B", "A", 0.1)
     assert claim.ours(part(higher), apart(low, high))[0] == judgement
+
+
+def above_one_answer(lows: dict[str, float]):
+    """B is one better than A; ``lows``: how far each is at least above one answer for all."""
+
+    def found(row: str, than: str, metric: str) -> Gap | None:
+        if than != ONE_ANSWER.name:
+            return Gap(28.0, 27.0, Difference(1.0, 0.5, 1.5, 0.01), 1, 500)
+        if row not in lows:
+            return None
+        return Gap(lows[row] + 27.0, 26.5, Difference(lows[row] + 0.5, lows[row], lows[row] + 1.0, 0.05), 1, 500)
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lows", "judgement", "said"),
+    [
+        ({"A": 0.1, "B": 0.1}, "holds", "all of the interval"),
+        ({"A": 0.1, "B": -0.1}, "holds", "all of the interval"),
+        # A is the baseline: what has learned nothing is no opponent.
+        ({"A": -0.1, "B": 0.1}, "undecided", "A is not clearly above 26.50"),
+        ({"A": -0.1, "B": -0.1}, "undecided", "neither is clearly above 26.50"),
+        ({}, "holds", "all of the interval"),
+    ],
+)
+def test_models_that_have_learned_nothing_decide_nothing(lows, judgement, said):
+    for claim in (better("", "", "here", "B", "A"), within("", "", "here", "B", "A", 0.1)):
+        found = claim.ours(part(), above_one_answer(lows))
+        assert found.judgement == judgement
+        assert said in found.because
+
+
+def test_another_row_than_the_baseline_may_have_learned_nothing():
+    found = part()
+    found.baseline = "C"
+    claim = better("", "", "here", "B", "A")
+    assert claim.ours(found, above_one_answer({"A": -0.1, "B": 0.1})).judgement == "holds"
+    assert claim.ours(found, above_one_answer({"A": -0.1, "B": -0.1})).judgement == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -141,12 +186,12 @@ def test_claims_are_about_rows_that_there_are():
             found.metrics |= {name: Metric("", True) for name in chosen.metrics}
             asked: set[str] = set()
 
-            def remember(row: str, than: str, metric: str, asked: set[str] = asked) -> Gap:
+            def remember(row: str, than: str, metric: str, asked: set[str] = asked) -> Gap | None:
                 asked.update((row, than))
                 return apart(8.0, 9.0)(row, than, metric)
 
             assert claim.ours(found, remember).judgement != "not run", claim.text
-            assert asked <= names, claim.text
+            assert asked - {ONE_ANSWER.name} <= names, claim.text
 
 
 def test_published_rows_are_those_of_the_recipes():

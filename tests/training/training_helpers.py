@@ -140,6 +140,5 @@ def trainer(
         label_smoothing=planned.label_smoothing,
         keep=chosen.training.keep_checkpoints,
         keep_best=False,
-        held=chosen.training.schedule == "t5",
         callbacks=list(callbacks),
     )

@@ -100,6 +100,8 @@ class Stack(nn.Module):
         output_attentions: bool = False,
     ) -> StackOutput:
         batch, length = x.shape[:2]
+        if batch == 0 or length == 0:
+            raise ValueError(f"the input holds no tokens: its shape is ({batch}, {length})")
         offset = 0 if past_key_values is None else past_key_values.get_seq_length()
         # What earlier calls were told about positions must not be forgotten.
         kept = placed_layer(past_key_values)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from synthattn.report.results import Difference
 from synthattn.report.tables import digits
 from synthattn.reproduction.outcome import Judgement, Kind, Part, Row, Verdict
+from synthattn.reproduction.recipe import ONE_ANSWER
 
 
 class Finding(NamedTuple):
@@ -96,6 +97,8 @@ def better(text: str, where: str, part: str, row: str, than: str, metric: str = 
         gap = apart(row, than, name)
         if gap is None:
             return Finding("not run", f"{row} and {than} have not both been run")
+        if (nothing := _nothing_learned(found, apart, name, gap, row, than)) is not None:
+            return nothing
         low, high = _gain(found, name, gap.difference)
         said = _said(row, than, name, gap)
         if low > 0:
@@ -120,6 +123,8 @@ def within(text: str, where: str, part: str, row: str, of: str, share: float, me
         gap = apart(row, of, name)
         if gap is None:
             return Finding("not run", f"{row} and {of} have not both been run")
+        if (nothing := _nothing_learned(found, apart, name, gap, row, of)) is not None:
+            return nothing
         margin = share * gap.than
         low, high = _gain(found, name, gap.difference)
         said = f"{_said(row, of, name, gap)}; up to {digits(margin, 2)} worse ({share:.0%}, our margin) counts as near"
@@ -195,6 +200,18 @@ def main_metric(part: Part) -> str:
 
 def row_of(part: Part, name: str) -> Row | None:
     return next((row for row in part.rows if row.name == name), None)
+
+
+def _nothing_learned(part: Part, apart: Apart, metric: str, gap: Gap, row: str, than: str) -> Finding | None:
+    """Models that are no better than one answer for all differ by chance, and a baseline among them is no opponent."""
+    floors = {name: apart(name, ONE_ANSWER.name, metric) for name in (row, than)}
+    floor = next((one.than for one in floors.values() if one is not None), None)
+    behind = [name for name, one in floors.items() if one is not None and _gain(part, metric, one.difference)[0] <= 0]
+    if floor is None or (len(behind) < 2 and part.baseline not in behind):
+        return None
+    who = f"{behind[0]} is not" if len(behind) == 1 else "neither is"
+    said = f"{_said(row, than, metric, gap)}; {who} clearly above {floor:.2f}, which one answer for all scores"
+    return Finding("undecided", said, gap.seeds)
 
 
 def _gain(part: Part, metric: str, difference: Difference) -> tuple[float, float]:

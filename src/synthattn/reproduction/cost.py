@@ -44,10 +44,11 @@ class Cost:
 
 
 def costs(chosen: Recipe) -> Iterator[Cost]:
-    """Of every row, from shapes alone."""
+    """Of every model, from shapes alone."""
     for part in chosen.parts:
         for row in part.rows:
-            yield _cost(chosen, part, row)
+            if row.trained:
+                yield _cost(chosen, part, row)
 
 
 @functools.cache

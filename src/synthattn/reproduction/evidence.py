@@ -97,7 +97,7 @@ def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path) -> 
         else {ours: _called(table, column) for column in _columns(part) if (ours := _ours(column, names)) is not None},
         "" if table is None else table.note,
         "" if table is None else table.doubt,
-        _facts(part, tried or [entry for by_seed in runs.values() for entry in by_seed.values()]),
+        _facts(part, tried or [run for row in part.rows if row.trained for run in runs.get(row.name, {}).values()]),
         {f"{entry.rate:g}": loss for entry in tried if (loss := entry.validation_loss) is not None},
         {f"{entry.rate:g}": _relative(entry, results) for entry in tried},
         part.note,
@@ -170,6 +170,8 @@ def _row(
     differs = ", ".join(f"{name}={value}" for name, value in row.fields.items())
     if row.control and first is not None:
         differs = f"d_ff={first.record.model['configuration']['d_ff']}"
+    if not row.trained:
+        differs = "the most frequent of training"
     result = outcome.Row(row.name, row.key, row.attention, differs, wanted_seeds=row.seeds)
     result.published = _published(part, row, names)
     if first is None:

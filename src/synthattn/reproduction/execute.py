@@ -22,7 +22,8 @@ from synthattn.reproduction.recipes import recipe
 from synthattn.tasks.encoding import examples
 from synthattn.training import record
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
-from synthattn.training.prepare import Prepared, check_same_data
+from synthattn.training.one_answer import one_answer
+from synthattn.training.prepare import Prepared, check_same_data, open_parts
 from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
 from synthattn.training.settings import ModelSettings, Settings, as_dict
@@ -86,7 +87,9 @@ def jobs(chosen: Recipe, rows: Sequence[str] = (), seeds: int | None = None) -> 
         for part in chosen.parts:
             for row in part.rows:
                 wanted = row.seeds if seeds is None else seeds
-                if seed < wanted and (not rows or row.key in rows or row == part.baseline):
+                # What the others are compared with comes along unasked.
+                asked = not rows or row.key in rows or row == part.baseline or not row.trained
+                if seed < (wanted if row.trained else row.seeds) and asked:
                     yield Job(part, row, seed)
 
 
@@ -146,15 +149,17 @@ class Execution:
         """Make a run, or go on with it, and keep its record; a failure is a record too."""
         if job.rate is None and job.row == job.part.baseline and job.seed == 0 and job.part.rates:
             return self._take_best(job)
+        if not job.row.trained:
+            return self._give_one_answer(job)
         settings = self.settings(job)
         folder = self.run_folder(job)
         again = (folder / record.FILE).is_file()
         if again:
             self._check(record.load(folder).settings, as_dict(settings), job, folder)
         prepared = self.prepared(job.part, settings)
-        self._check_data(job.part, prepared)
+        self._check_data(job.part, prepared.facts)
         if again:
-            self._check_facts(record.load(folder).data, job.part, prepared, f"{folder} was begun")
+            self._check_facts(record.load(folder).data, job.part, prepared.facts, f"{folder} was begun")
         shown = self.display(f"{job.part.name} {job.name}")
         try:
             found = train(settings, folder, shown, self.command(job), prepared, resume=again)
@@ -174,9 +179,41 @@ class Execution:
                 entries.copy_rows(folder, self.kept(job))
             entry.save(self.kept(job), self.folders.hidden)
         else:
-            # The first process still scores; what comes next may hang on it. A collective would give up after a while.
-            while not self.done(job):
-                time.sleep(WAIT)
+            self._wait(job)
+        return entry
+
+    def _wait(self, job: Job) -> None:
+        """The first process still scores; what comes next may hang on it. A collective would give up after a while."""
+        while not self.done(job):
+            time.sleep(WAIT)
+
+    def _give_one_answer(self, job: Job) -> Entry:
+        """There is nothing to train: read, count and score."""
+        if not self.main:
+            self._wait(job)
+            return entries.load(self.kept(job))
+        settings, folder = self._settings(job), self.run_folder(job)
+        started = record.now()
+        parts = open_parts(settings.data)
+        facts = {"sources": {part.source.name: part.source.fingerprint() for part in parts}}
+        self._check_data(job.part, facts)
+        scored = one_answer(parts, settings.evaluation)
+        folder.mkdir(parents=True, exist_ok=True)
+        scored.save(folder)
+        found = record.Record(
+            "done",
+            command=self.command(job),
+            settings=as_dict(settings),
+            data=facts,
+            scores={name: one.as_dict() for name, one in scored.scored.items()},
+            evaluation=scored.facts(),
+            times={"started": started, "evaluation_seconds": scored.seconds, "finished": record.now()},
+            versions=record.versions(),
+            hardware=record.hardware(),
+        )
+        entry = self._entry(job, found)
+        entries.copy_rows(folder, self.kept(job))
+        entry.save(self.kept(job), self.folders.hidden)
         return entry
 
     def settings(self, job: Job) -> Settings:
@@ -195,6 +232,8 @@ class Execution:
         """All that can be known without looking at data."""
         part, row = job.part, job.row
         settings = part.settings.changed(training__seed=job.seed)
+        if not row.trained:
+            return settings
         rate = job.rate if job.rate is not None else self.rate(part)
         if rate is not None:
             settings = settings.changed(training__learning_rate=rate)
@@ -230,18 +269,18 @@ class Execution:
             self._prepared[part.name] = prepare_data(settings.changed(evaluation__vectors=None))
         return self._prepared[part.name]
 
-    def _check_data(self, part: Part, prepared: Prepared) -> None:
+    def _check_data(self, part: Part, now: Mapping[str, Any]) -> None:
         """Where some rows have learned from other texts than the rest would, nothing could be compared."""
         for path in sorted(self.kept(Job(part, part.baseline, 0)).parent.glob("*.json")):
             # Records may be from another machine, whose libraries may write down the same tokenizer in another way.
             before = entries.load(path).record.data
-            self._check_facts(before, part, prepared, f"{path} was made", tokenizer=False)
+            self._check_facts(before, part, now, f"{path} was made", tokenizer=False)
 
     def _check_facts(
-        self, before: Mapping[str, Any], part: Part, prepared: Prepared, since: str, tokenizer: bool = True
+        self, before: Mapping[str, Any], part: Part, now: Mapping[str, Any], since: str, tokenizer: bool = True
     ) -> None:
         source, way_out = part.settings.data.source, "name another --output and --work"
-        check_same_data(before, prepared.facts, source, since, way_out, tokenizer)
+        check_same_data(before, now, source, since, way_out, tokenizer)
 
     def _vectors(self, part: Part) -> Path:
         return self.folders.work / f"{self.recipe.table}-{self.recipe.scale}" / part.name / "vectors.txt"

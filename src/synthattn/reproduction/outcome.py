@@ -60,12 +60,12 @@ class Look:
 
 @dataclass
 class Row:
-    """One model of a part."""
+    """One model of a part, or what models are to be compared with."""
 
     name: str
     key: str
     attention: str
-    """The spec that builds it."""
+    """The spec that builds it; empty for what is no model."""
     differs: str = ""
     """In what else than attention it differs from the others: ``mix=sum``; nothing where in nothing."""
     status: str = "missing"

@@ -18,7 +18,7 @@ class Row:
 
     Args:
         name: as the paper calls it.
-        attention: of both stacks.
+        attention: of both stacks; empty for what is no model, see ``ONE_ANSWER``.
         fields: of the configuration, where it differs from the other rows in more than its attention.
         seeds: how many runs it has.
         control: whether it is made as large as the largest of the rows.
@@ -34,6 +34,16 @@ class Row:
     def key(self) -> str:
         """Short, for options, files and folders."""
         return slug(self.name)
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is a model."""
+        return bool(self.attention)
+
+
+ONE_ANSWER = Row("One answer for all", "")
+"""The most frequent answer of the training examples, given to every question: models that have learned nothing differ
+by chance alone, and nothing can be said of them."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,10 @@ CURVE = "curve.json"
 """In a checkpoint: what belongs to the next point of the loss curve."""
 
 
+HELD = {"held": True}
+"""For ``lr_scheduler_kwargs``: the inverse square root, held at its height where it would else rise, as in T5."""
+
+
 class SynthesizerTrainer(Trainer):
     """Batches by number of tokens, in an order that depends on the seed alone.
 
@@ -42,8 +46,6 @@ class SynthesizerTrainer(Trainer):
         label_smoothing: share of the probability that goes to all classes alike.
         keep: how many checkpoints are kept.
         keep_best: whether the best one is kept besides.
-        held: whether the learning rate is held at its height where it would else rise, and then falls as the inverse
-            square root of the steps.
         **options: as for ``Trainer``.
     """
 
@@ -59,7 +61,6 @@ class SynthesizerTrainer(Trainer):
         label_smoothing: float,
         keep: int,
         keep_best: bool,
-        held: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=inputs, eval_dataset=validation, **options)
@@ -68,7 +69,7 @@ class SynthesizerTrainer(Trainer):
         self.inputs, self.batches, self.validation = inputs, batches, validation
         self.tokenizer = tokenizer
         self.evaluation_tokens, self.label_smoothing = evaluation_tokens, label_smoothing
-        self.keep, self.keep_best, self.held = keep, keep_best, held
+        self.keep, self.keep_best = keep, keep_best
         self.tokens = self.padded = 0
 
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -90,7 +91,7 @@ class SynthesizerTrainer(Trainer):
         return kind, options
 
     def create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> Any:
-        if self.held and self.lr_scheduler is None:
+        if self.args.lr_scheduler_kwargs == HELD and self.lr_scheduler is None:
             steps = max(1, self.args.get_warmup_steps(num_training_steps))
             chosen: Any = self.optimizer if optimizer is None else optimizer
             self.lr_scheduler = LambdaLR(chosen, lambda step: math.sqrt(steps / max(steps, step)))
