@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from synthattn.comparison.statistics import adjust, score, student_quantile, student_tails
+from synthattn.comparison.statistics import adjust, remembered, score, student_quantile, student_tails
 from synthattn.metrics.base import Metric, Rows
 from synthattn.report.results import Difference
 
@@ -196,3 +196,20 @@ def test_holm_by_hand(given, wanted):
     adjust(differences)
     assert [one.p_value for one in differences] == pytest.approx(wanted)
     assert all((one.value, one.low, one.high) == (1.0, 0.0, 2.0) for one in differences)
+
+
+def test_what_was_drawn_is_drawn_once():
+    class Counting(Ratio):
+        asked = 0
+
+        def value(self, rows: Rows) -> float:
+            self.asked += 1
+            return super().value(rows)
+
+    base, one, other = ([examples(40, mean, n) for n in (3, 4)] for mean in (1.0, 1.2, 1.4))
+    metric, draw = Counting(), remembered()
+    for ours in (one, other):
+        assert score(metric, ours, base, 50, draw) == score(Ratio(), ours, base, 50)
+    # Three systems of two seeds, each drawn 50 times, besides the values themselves, which are asked for each time.
+    assert metric.asked == 3 * 2 * 50 + 2 * 2 * 2
+    assert score(metric, one, base, 60, draw) == score(Ratio(), one, base, 60)

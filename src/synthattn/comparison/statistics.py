@@ -1,7 +1,7 @@
 """Scores over seeds and examples: how certain they are, and whether they differ from the baseline's."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,36 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(100)
 """For integrals from -1 to 1."""
 
 
-def score(metric: Metric, rows: Sequence[Rows], baseline: Sequence[Rows] | None, samples: int = SAMPLES) -> Score:
+Draw = Callable[[Metric, Rows, int], Numbers]
+"""The metric of so many draws of the examples."""
+
+
+def bootstrap(metric: Metric, rows: Rows, samples: int) -> Numbers:
+    """The same draws for all systems that were asked the same: so differences are paired."""
+    generator = np.random.default_rng(0)
+    return np.array([metric.value(rows[generator.integers(len(rows), size=len(rows))]) for _ in range(samples)])
+
+
+def remembered() -> Draw:
+    """A bootstrap that draws once, for rows that are compared with many others."""
+    known: dict[tuple[str, int, int], tuple[Rows, Numbers]] = {}
+
+    def draw(metric: Metric, rows: Rows, samples: int) -> Numbers:
+        key = metric.name, id(rows), samples
+        if key not in known:  # with the rows, so that no others can get their id
+            known[key] = rows, bootstrap(metric, rows, samples)
+        return known[key][1]
+
+    return draw
+
+
+def score(
+    metric: Metric,
+    rows: Sequence[Rows],
+    baseline: Sequence[Rows] | None,
+    samples: int = SAMPLES,
+    draw: Draw = bootstrap,
+) -> Score:
     """The mean over seeds with its interval of 95 %, and the difference from a baseline with the same seeds.
 
     With one seed a bootstrap: examples are drawn, the same ones for both systems; it knows nothing of other seeds. With
@@ -29,20 +58,15 @@ def score(metric: Metric, rows: Sequence[Rows], baseline: Sequence[Rows] | None,
         rows: for each seed the rows of all examples.
         baseline: the same of the baseline, for the same seeds; None for the baseline itself.
         samples: how often is drawn.
+        draw: ``bootstrap``, or ``remembered()``.
     """
     by_seed = _values(metric, rows)
-    drawn = np.empty(samples)
-    apart = np.empty(samples)
-    generator = np.random.default_rng(0)
-    for n in range(samples):
-        examples = generator.integers(len(rows[0]), size=len(rows[0]))
-        drawn[n] = np.mean(_values(metric, [one[examples] for one in rows]))
-        if baseline is not None:
-            apart[n] = drawn[n] - np.mean(_values(metric, [one[examples] for one in baseline]))
+    drawn = np.mean([draw(metric, one, samples) for one in rows], axis=0)
     low, high, _ = _certainty(by_seed, drawn)
     difference = None
     if baseline is not None:
         differences = by_seed - _values(metric, baseline)
+        apart = drawn - np.mean([draw(metric, one, samples) for one in baseline], axis=0)
         difference = Difference(float(differences.mean()), *_certainty(differences, apart))
     return Score(float(by_seed.mean()), low, high, by_seed.tolist(), difference)
 

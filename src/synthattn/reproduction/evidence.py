@@ -49,8 +49,9 @@ def collect(results: Path, table: str) -> outcome.Outcome:
         if own or (not found and chosen.scale == "cpu"):
             for part in chosen.parts:
                 runs = [entry for entry in own if entry.part == part.name]
-                shown = _part(chosen, part, runs, results)
-                parts.append((shown, _differences(runs), _printed(part, list(shown.metrics))))
+                draw = statistics.remembered()
+                shown = _part(chosen, part, runs, results, draw)
+                parts.append((shown, _differences(runs, draw), _printed(part, list(shown.metrics))))
     # Tiny runs show that a command works, and nothing else: beside real ones they would only be in the way.
     parts = [one for one in parts if one[0].scale != "tiny"] or parts
     made = {
@@ -68,7 +69,7 @@ def collect(results: Path, table: str) -> outcome.Outcome:
     )
 
 
-def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path) -> outcome.Part:
+def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path, draw: statistics.Draw) -> outcome.Part:
     tried = [entry for entry in found if entry.candidate and entry.record.status == "done"]
     tried.sort(key=lambda entry: entry.rate)
     runs = _by_row(found)
@@ -79,7 +80,7 @@ def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path) -> 
         names.insert(0, next(iter(known)))
     main = names[0] if names else ""
     rows = [
-        _row(part, row, runs.get(row.name, {}), runs.get(part.baseline.name, {}), known, names, results)
+        _row(part, row, runs.get(row.name, {}), runs.get(part.baseline.name, {}), known, names, results, draw)
         for row in part.rows
     ]
     if names:
@@ -132,7 +133,7 @@ def _left_out(found: Sequence[Entry]) -> Iterator[str]:
                 yield f"{entry.path and entry.path.name} is left out: there is another run of the same row and seed"
 
 
-def _differences(found: Sequence[Entry]) -> Apart:
+def _differences(found: Sequence[Entry], draw: statistics.Draw) -> Apart:
     """Between any two rows, where the table itself has differences from the baseline alone."""
     runs = _by_row(found)
     known = _metrics(runs)
@@ -142,7 +143,7 @@ def _differences(found: Sequence[Entry]) -> Apart:
         shared = _shared(one, other, metric) if metric in known else []
         if not shared:
             return None
-        score = _score(known[metric], metric, {n: one[n] for n in shared}, other, DRAWS)
+        score = _score(known[metric], metric, {n: one[n] for n in shared}, other, DRAWS, draw)
         if score is None or score.difference is None:
             return None
         examples = len(one[shared[0]].rows[metric])
@@ -163,6 +164,7 @@ def _row(
     metrics: Mapping[str, Metric],
     names: Sequence[str],
     results: Path,
+    draw: statistics.Draw,
 ) -> outcome.Row:
     done = _done(runs)
     first = next(iter(done.values()), None)
@@ -195,13 +197,20 @@ def _row(
     ]
     others = _done(base) if row != part.baseline else {}
     for name in names:
-        score = _score(metrics[name], name, done, others, DRAWS if name == names[0] else FEW_DRAWS)
+        score = _score(metrics[name], name, done, others, DRAWS if name == names[0] else FEW_DRAWS, draw)
         if score is not None:
             result.scores[name] = score
     return result
 
 
-def _score(metric: Metric, name: str, done: Mapping[int, Entry], base: Mapping[int, Entry], draws: int) -> Score | None:
+def _score(
+    metric: Metric,
+    name: str,
+    done: Mapping[int, Entry],
+    base: Mapping[int, Entry],
+    draws: int,
+    draw: statistics.Draw,
+) -> Score | None:
     """The mean over all seeds; the difference from the baseline is over the seeds that both have."""
     rows = [entry.rows[name] for entry in done.values() if name in entry.rows]
     if not rows:
@@ -211,10 +220,10 @@ def _score(metric: Metric, name: str, done: Mapping[int, Entry], base: Mapping[i
         by_seed = [float(value["value"]) for value in values]
         ends = (float(values[0]["low"]), float(values[0]["high"]))
         return Score(sum(by_seed) / len(by_seed), min(ends[0], *by_seed), max(ends[1], *by_seed), by_seed)
-    score = statistics.score(metric, rows, None, draws)
+    score = statistics.score(metric, rows, None, draws, draw)
     if shared := _shared(done, base, name):
         ours, theirs = ([runs[seed].rows[name] for seed in shared] for runs in (done, base))
-        score.difference = statistics.score(metric, ours, theirs, draws).difference
+        score.difference = statistics.score(metric, ours, theirs, draws, draw).difference
     numbers = [score.value, score.low, score.high]
     return score if all(map(math.isfinite, numbers)) else None
 
