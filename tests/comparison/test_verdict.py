@@ -292,3 +292,25 @@ def test_several_reasons_are_one_sentence():
 @pytest.mark.parametrize(("value", "text"), [(3.14159, "3.142"), (31.4159, "31.42"), (12345.6, "12,345.60")])
 def test_digits(value, text):
     assert f"bleu {text} (95 %" in answer(results(variant("vanilla", value), variant("dense", 1.0, 1.0, base=1.0)))[0]
+
+
+def with_one_answer(value: float, *variants: Variant) -> list[str]:
+    found = results(*variants)
+    found.one_answer = {"bleu": value}
+    return answer(found)
+
+
+def test_a_baseline_that_has_learned_nothing_is_no_measure():
+    """Its interval begins at 39.5."""
+    usual = answer(results(VANILLA, variant("dense", 40.1, 0.5), variant("random", 43.0, 0.01)))
+    assert with_one_answer(39.4, VANILLA, variant("dense", 40.1, 0.5), variant("random", 43.0, 0.01)) == usual
+    found = with_one_answer(39.5, VANILLA, variant("dense", 40.1, 0.5), variant("random", 43.0, 0.01))
+    assert found == [
+        *usual[:3],
+        "No answer yet: vanilla is not clearly above bleu 39.50, which the most frequent answer of the training "
+        "examples scores when it is given to every question. Train for longer, or with another learning rate. random "
+        "learned something in the same time.",
+    ]
+    # Better than vanilla, and still not above one answer.
+    found = with_one_answer(42.5, VANILLA, variant("random", 43.0, 0.01))
+    assert found[-1].endswith("learning rate.")

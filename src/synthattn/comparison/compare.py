@@ -33,6 +33,7 @@ from synthattn.training import record
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import load_rows, metrics_of
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
+from synthattn.training.one_answer import one_answer, says_something
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display, Quiet
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
@@ -215,6 +216,11 @@ def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         "training inputs": f"{len(prepared.train):,}",
         "longest input": f"{prepared.longest:,} tokens",
     }
+    floor = {}
+    if says_something(prepared.parts):
+        scored = one_answer(prepared.parts, settings.evaluation).scored
+        floor = {name: one.score.value for name, one in scored.items()}
+        facts["one answer for all"] = ", ".join(f"{name} {value:.2f}" for name, value in floor.items())
     return Results(
         task=settings.data.task,
         data=settings.data.source,
@@ -225,6 +231,7 @@ def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         metrics={},
         published=published(settings.data.task, settings.data.source),
         facts=facts,
+        one_answer=floor,
         command=command,
         versions=record.versions(),
         hardware=record.hardware(),

@@ -30,6 +30,8 @@ def answer(results: Results) -> list[str]:
     alike = [variant for variant in others if _side(results, variant) == 0]
     unpaired = [variant for variant in others if _side(results, variant) is None]
     paragraphs = _quality(results, baseline, better, alike, worse, unpaired) + failures
+    if nothing := _nothing_learned(results, baseline, better):
+        return [*paragraphs, nothing]
     # A control is there to be compared with, not to be chosen.
     eligible = [v for v in (*better, *alike) if not v.attention.startswith(f"{results.baseline} (")]
     candidates = [variant for variant in eligible if _as_good(results, baseline, variant)]
@@ -100,6 +102,21 @@ def _as_good(results: Results, baseline: Variant, variant: Variant) -> bool:
 
 def _margin(results: Results, baseline: Variant) -> float:
     return MARGIN * abs(baseline.scores[results.main_metric].value)
+
+
+def _nothing_learned(results: Results, baseline: Variant, better: list[Variant]) -> str | None:
+    """Models that have learned nothing are as good as each other, which is no reason to choose one of them."""
+    metric = results.main_metric
+    floor = results.one_answer.get(metric)
+    if floor is None or not results.metrics[metric].higher_is_better or baseline.scores[metric].low > floor:
+        return None
+    above = [variant.attention for variant in better if variant.scores[metric].low > floor]
+    others = f" {', '.join(above)} learned something in the same time." if above else ""
+    return (
+        f"No answer yet: {results.baseline} is not clearly above {metric} {_number(floor)}, which the most frequent "
+        f"answer of the training examples scores when it is given to every question. Train for longer, or with another "
+        f"learning rate.{others}"
+    )
 
 
 def _quality(

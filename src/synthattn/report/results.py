@@ -154,6 +154,9 @@ class Results:
     published: list[Published] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     """What was equal for all: preset, steps, batch, vocabulary, examples, seeds; in the order in which to show them."""
+    one_answer: dict[str, float] = field(default_factory=dict)
+    """By metric, what the most frequent answer of training scores, given to every question; empty where answers are not
+    few. Who is not above it has learned nothing."""
     command: str = ""
     """What to type to do it again."""
     versions: dict[str, str] = field(default_factory=dict)

@@ -45,6 +45,9 @@ class Task:
     compares_vectors: ClassVar[bool] = False
     """Whether answers are also compared by vectors of their words, which a task cannot have itself."""
 
+    chooses: ClassVar[bool] = False
+    """Whether answers are few, so that one and the same may be right for many questions."""
+
     def reads(self) -> dict[str, tuple[str, ...]]:
         """The columns that make an example what it is, and other names for each: the first that is there is read.
 

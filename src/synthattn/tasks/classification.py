@@ -19,6 +19,7 @@ class Classification(Task):
     ``with_names``.
     """
 
+    chooses = True
     name = "classification"
     kind = "classification"
     columns = {  # noqa: RUF012

@@ -13,6 +13,7 @@ from synthattn.tasks.labels import Labels
 class Labelled(Task):
     """A task of named fields and one of some labels."""
 
+    chooses = True
     scored_on = ("validation",)  # the labels of the test split are not public
 
     prefix: str
@@ -126,6 +127,7 @@ class Wnli(Labelled):
 class Stsb(Task):
     """Similarity from 0 to 5, rounded to fifths and written as a number, as T5 does."""
 
+    chooses = True
     scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "stsb"

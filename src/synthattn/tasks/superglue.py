@@ -81,6 +81,7 @@ class Wsc(Task):
     words around it.
     """
 
+    chooses = True
     scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "wsc"
@@ -137,6 +138,7 @@ def _content(text: str) -> list[str]:
 class MultiRc(Task):
     """Whether an answer to a question about a text is right; any number of a question's answers may be."""
 
+    chooses = True
     scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "multirc"
@@ -197,6 +199,7 @@ class MultiRc(Task):
 class ReCoRD(Task):
     """Which entity of a text fills the gap in a sentence; several ways to write it are right."""
 
+    chooses = True
     scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "record"

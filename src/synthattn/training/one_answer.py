@@ -11,6 +11,11 @@ from synthattn.training.prepare import Part
 from synthattn.training.settings import EvaluationSettings
 
 
+def says_something(parts: Sequence[Part]) -> bool:
+    """Whether the score of one answer is worth knowing: that of one sentence for all translations is not."""
+    return all(part.task.chooses for part in parts)
+
+
 def one_answer(parts: Sequence[Part], settings: EvaluationSettings) -> Evaluation:
     """Score, for each task, the answer that is the most frequent in training; of equally frequent ones, the first."""
     started = time.monotonic()
