@@ -21,8 +21,8 @@ def news(labels: str) -> list[dict[str, object]]:
     return [{"text": f"text {n} of {label}", "label": label} for n, label in enumerate(labels)]
 
 
-def scores(source: str, task: str, **options: int) -> dict[str, float]:
-    found = one_answer(open_parts(DataSettings(source, task)), EvaluationSettings(**options))
+def scores(source: str, task: str, limit: int | None = None) -> dict[str, float]:
+    found = one_answer(open_parts(DataSettings(source, task)), EvaluationSettings(limit=limit))
     return {name: one.score.value for name, one in found.scored.items()}
 
 
