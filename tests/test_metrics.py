@@ -45,6 +45,7 @@ from synthattn.metrics import (
     load_vectors,
     superglue_average,
 )
+from synthattn.metrics.averages import suite_average
 from synthattn.metrics.vectors import check_vectors
 
 CASES = range(200)
@@ -583,3 +584,32 @@ def test_broken_vectors_are_named_by_file_and_line(tmp_path, name, content, mess
         load_vectors(tmp_path / name)
     with pytest.raises(ValueError, match=re.escape(message)):
         check_vectors(tmp_path / name)
+
+
+def test_the_mean_of_a_suite_is_that_of_each_task_in_any_draw():
+    """Rows of several tasks in any order, some drawn twice, some tasks not at all."""
+    metrics: dict[tuple[str, str], Metric] = {
+        ("mrpc", "f1"): F1(),
+        ("mrpc", "accuracy"): Accuracy(),
+        ("rte", "accuracy"): Accuracy(),
+        ("stsb", "pearson"): Pearson(),
+    }
+    mean = suite_average(metrics)
+    draw = np.random.default_rng(0)
+    answers = {task: draw.integers(0, 2, (2, count)) for task, count in (("mrpc", 9), ("rte", 5), ("stsb", 7))}
+    rows = [metrics[key].rows(*answers[key[0]].tolist()) for key in mean.keys]
+    joined, tasks = mean.joined(rows), ["mrpc"] * 9 + ["rte"] * 5 + ["stsb"] * 7
+    places = np.concatenate([np.arange(9), np.arange(5), np.arange(7)])
+    for size in (1, 3, 21, 21, 60):
+        drawn = draw.integers(0, len(joined), size)
+        wanted = {}
+        for key in mean.keys:
+            own = [places[n] for n in drawn if tasks[n] == key[0]]
+            if own:
+                said, true = answers[key[0]][:, own].tolist()
+                wanted[" ".join(key)] = metrics[key](said, true).value
+        assert mean.parts(joined[drawn]) == pytest.approx(wanted)
+        by_task: dict[str, list[float]] = {}
+        for name, value in wanted.items():
+            by_task.setdefault(name.split()[0], []).append(value)
+        assert mean.value(joined[drawn]) == pytest.approx(np.mean([np.mean(values) for values in by_task.values()]))

@@ -10,6 +10,7 @@ import pytest
 from synthattn.reproduction import entries, evidence
 from synthattn.reproduction.entries import Entry, place, without_folders
 from synthattn.reproduction.execute import chosen_rate
+from synthattn.reproduction.recipe import ONE_ANSWER, slug
 from synthattn.training import record
 
 
@@ -41,8 +42,9 @@ def keep(folder, row: str, seed: int, right: np.ndarray, rate: float = 1e-3, los
     found = new_record(rate, loss, 100 * float(right.mean()))
     entry = Entry("encoding", "cpu", "ag_news", row, seed, f"synthattn reproduce --rows {row}", found)
     entry.candidate = bool(name)
-    key = {"Transformer": "transformer", "Linformer": "linformer", "Syn (R)": "syn-r", "Syn (FR)": "syn-fr"}[row]
-    path = place(folder, "encoding", "cpu", "ag_news", name or f"{key}-{seed}")
+    if row == ONE_ANSWER.name:
+        found.model, found.settings, found.steps = {}, {"data": found.settings["data"]}, 0
+    path = place(folder, "encoding", "cpu", "ag_news", name or f"{slug(row)}-{seed}")
     entry.save(path, {"/home/me/data": "DATA"})
     path.with_suffix("").mkdir(parents=True, exist_ok=True)
     np.savez(path.with_suffix("") / "rows.npz", accuracy=values)
@@ -76,6 +78,47 @@ def test_scores_and_differences(results):
     assert rows["Syn (R)"].status == "missing"
     assert rows["Linformer"].parameters == 1234
     assert rows["Transformer"].wanted_seeds == 3
+
+
+def test_one_answer_for_all_is_compared_with_every_seed(results):
+    """It has no seed."""
+    keep(results, ONE_ANSWER.name, 0, np.arange(400) % 4 == 0)
+    part = evidence.collect(results, "encoding").parts[0]
+    rows = {row.name: row for row in part.rows}
+    one, base = rows[ONE_ANSWER.name].scores["accuracy"], rows["Transformer"].scores["accuracy"]
+    assert one.by_seed == [25.0]
+    assert one.difference is not None
+    assert one.difference.value == pytest.approx(25 - np.mean(base.by_seed))
+    assert part.learned("accuracy")
+    # Two of three seeds at chance are not clearly above it, whatever the first one is.
+    for seed in (1, 2):
+        keep(results, "Transformer", seed, np.arange(400) % 4 == 1)
+    assert not evidence.collect(results, "encoding").parts[0].learned("accuracy")
+
+
+def test_one_answer_for_all_decides_claims_by_every_seed(results):
+    keep(results, ONE_ANSWER.name, 0, np.arange(400) % 4 == 0)
+    claim = "To classify news, Factorized Random beats Linformer."
+    judged = {one.claim: one.judgement for one in evidence.collect(results, "encoding").verdicts}
+    assert judged[claim] == "holds"
+    for seed in (1, 2):
+        for name in ("Linformer", "Syn (FR)"):
+            keep(results, name, seed, np.arange(400) % 4 == 1)
+    because = {one.claim: one.because for one in evidence.collect(results, "encoding").verdicts}
+    assert because[claim].endswith("neither is clearly above 25.00, which one answer for all scores")
+
+
+def test_one_answer_for_all_changes_nothing_about_models(results):
+    """It takes no part in the adjustment of p-values, and says nothing of how models were trained."""
+    shutil.rmtree(results / "records/encoding/cpu/ag_news/rates")
+    keep(results, "Transformer", 0, np.arange(400) % 4 < 3)
+    keep(results, "Syn (R)", 0, np.arange(400) % 8 < 5)
+    before = evidence.collect(results, "encoding").parts[0]
+    keep(results, ONE_ANSWER.name, 0, np.arange(400) % 40 < 31)  # as good as the baseline: the highest p-value of all
+    part = evidence.collect(results, "encoding").parts[0]
+    assert part.facts == before.facts
+    assert part.facts["steps"] == "10"
+    assert [row.scores for row in part.models] == [row.scores for row in before.models]
 
 
 def test_every_number_leads_to_its_record(results):

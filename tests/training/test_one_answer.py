@@ -1,11 +1,11 @@
-"""One answer for all: the most frequent of training, scored as a model is."""
+"""One answer for all: the best of those that training has, scored as a model is."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from synthattn.training.one_answer import one_answer
+from synthattn.training.one_answer import one_answer, says_something
 from synthattn.training.prepare import open_parts
 from synthattn.training.settings import DataSettings, EvaluationSettings
 
@@ -21,17 +21,22 @@ def news(labels: str) -> list[dict[str, object]]:
     return [{"text": f"text {n} of {label}", "label": label} for n, label in enumerate(labels)]
 
 
-def scores(source: str, task: str, limit: int | None = None) -> dict[str, float]:
-    found = one_answer(open_parts(DataSettings(source, task)), EvaluationSettings(limit=limit))
+def scores(source: str, task: str, limit: int | None = None, learned: int | None = None) -> dict[str, float]:
+    found = one_answer(open_parts(DataSettings(source, task)), EvaluationSettings(limit=limit), learned)
     return {name: one.score.value for name, one in found.scored.items()}
 
 
-def test_the_most_frequent_class_of_training(tmp_path: Path) -> None:
-    source = write(tmp_path / "news", train=news("baaabc"), validation=news("ab"), test=news("cabbccbcca"))
-    # Two of ten are "a", the most frequent of training; in the test split it is not.
-    assert scores(source, "classification")["accuracy"] == pytest.approx(20)
-    # Of the first four it is one.
-    assert scores(source, "classification", limit=4)["accuracy"] == pytest.approx(25)
+@pytest.mark.parametrize("order", ["aaabbcd", "dcbabaa"])
+def test_the_best_answer_whatever_the_order_of_training(order: str, tmp_path: Path) -> None:
+    source = write(tmp_path / "news", train=news(order), validation=news("ab"), test=news("cabbccbcca"))
+    assert scores(source, "classification")["accuracy"] == pytest.approx(50)  # "c" is right in five of ten
+    assert scores(source, "classification", limit=4)["accuracy"] == pytest.approx(50)  # "b" in two of the first four
+
+
+def test_answers_are_those_that_are_learned_from(tmp_path: Path) -> None:
+    source = write(tmp_path / "news", train=news("abbccc"), validation=news("ab"), test=news("cabbccbcca"))
+    # Of the first three training examples none is of "c".
+    assert scores(source, "classification", learned=3)["accuracy"] == pytest.approx(30)
 
 
 def test_a_suite_has_an_answer_for_each_task(tmp_path: Path) -> None:
@@ -42,7 +47,7 @@ def test_a_suite_has_an_answer_for_each_task(tmp_path: Path) -> None:
     write(tmp_path / "glue" / "cola", train=sentences([0, 0, 1]), validation=sentences([0, 1, 1, 1]))
     found = scores(str(tmp_path / "glue"), "glue")
     # One answer is correlated with nothing.
-    assert found == pytest.approx({"mean": 12.5, "sst2 accuracy": 25, "cola matthews": 0})
+    assert found == pytest.approx({"mean": 37.5, "sst2 accuracy": 75, "cola matthews": 0})
 
 
 def test_what_is_for_evaluation_only_is_not_counted(tmp_path: Path) -> None:
@@ -56,11 +61,18 @@ def test_what_is_for_evaluation_only_is_not_counted(tmp_path: Path) -> None:
             for n, (noun, label) in enumerate(nouns)
         ]
 
-    # "cat" is the most frequent noun, "dog" the most frequent of those that are learned from.
+    # "cat" is no answer in training, where it is never the noun that is meant.
     source = write(
         tmp_path / "wsc",
-        train=pronouns([("cat", False), ("cat", False), ("cat", False), ("dog", True), ("dog", True), ("cow", True)]),
-        validation=pronouns([("cat", True), ("dog", True), ("cow", False), ("dog", True)]),
+        train=pronouns([("cat", False), ("cat", False), ("dog", True), ("cow", True)]),
+        validation=pronouns([("cat", True), ("cat", True), ("dog", True), ("cow", False)]),
     )
-    # "dog" is right where it is meant, and where another noun is not: 3 of 4; "cat" would be right once.
-    assert scores(source, "wsc")["accuracy"] == pytest.approx(75)
+    # "dog" is right where it is meant, and where another noun is not: 2 of 4; "cat" would be right in 3.
+    assert scores(source, "wsc")["accuracy"] == pytest.approx(50)
+
+
+def test_where_it_says_nothing(tmp_path: Path) -> None:
+    source = write(tmp_path / "pairs", train=[{"en": "one", "de": "eins"}], validation=[{"en": "two", "de": "zwei"}])
+    assert not says_something(open_parts(DataSettings(source, "translation", columns="source=en,target=de")))
+    source = write(tmp_path / "news", train=news("ab"), validation=news("ab"))
+    assert says_something(open_parts(DataSettings(source, "classification")))

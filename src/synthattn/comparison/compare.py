@@ -218,7 +218,7 @@ def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
     }
     floor = {}
     if says_something(prepared.parts):
-        scored = one_answer(prepared.parts, settings.evaluation).scored
+        scored = one_answer(prepared.parts, settings.evaluation, settings.data.train_examples).scored
         floor = {name: one.score.value for name, one in scored.items()}
         facts["one answer for all"] = ", ".join(f"{name} {value:.2f}" for name, value in floor.items())
     return Results(

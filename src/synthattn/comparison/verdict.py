@@ -31,7 +31,8 @@ def answer(results: Results) -> list[str]:
     unpaired = [variant for variant in others if _side(results, variant) is None]
     paragraphs = _quality(results, baseline, better, alike, worse, unpaired) + failures
     if nothing := _nothing_learned(results, baseline, better):
-        return [*paragraphs, nothing]
+        thin = _thin(results, baseline, [])
+        return [*paragraphs, nothing, *([thin] if thin else [])]
     # A control is there to be compared with, not to be chosen.
     eligible = [v for v in (*better, *alike) if not v.attention.startswith(f"{results.baseline} (")]
     candidates = [variant for variant in eligible if _as_good(results, baseline, variant)]
@@ -108,15 +109,20 @@ def _nothing_learned(results: Results, baseline: Variant, better: list[Variant])
     """Models that have learned nothing are as good as each other, which is no reason to choose one of them."""
     metric = results.main_metric
     floor = results.one_answer.get(metric)
-    if floor is None or not results.metrics[metric].higher_is_better or baseline.scores[metric].low > floor:
+    if floor is None or not results.metrics[metric].higher_is_better or _sure(baseline.scores[metric]) > floor:
         return None
-    above = [variant.attention for variant in better if variant.scores[metric].low > floor]
+    above = [variant.attention for variant in better if _sure(variant.scores[metric]) > floor]
     others = f" {', '.join(above)} learned something in the same time." if above else ""
     return (
-        f"No answer yet: {results.baseline} is not clearly above {metric} {_number(floor)}, which the most frequent "
-        f"answer of the training examples scores when it is given to every question. Train for longer, or with another "
-        f"learning rate.{others}"
+        f"No answer yet: {results.baseline} is not clearly above {metric} {_number(floor)}, which one answer scores at "
+        "best when it is given to every question. Train for longer, with another learning rate, or test on more "
+        f"examples.{others}"
     )
+
+
+def _sure(score: Score) -> float:
+    """What was reached at least. The interval of a few seeds is so wide that it says nothing of this."""
+    return score.low if len(score.by_seed) == 1 else min(score.by_seed)
 
 
 def _quality(

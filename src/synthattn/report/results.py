@@ -155,8 +155,8 @@ class Results:
     facts: dict[str, str] = field(default_factory=dict)
     """What was equal for all: preset, steps, batch, vocabulary, examples, seeds; in the order in which to show them."""
     one_answer: dict[str, float] = field(default_factory=dict)
-    """By metric, what the most frequent answer of training scores, given to every question; empty where answers are not
-    few. Who is not above it has learned nothing."""
+    """By metric, what one answer scores at best when it is given to every question; empty where answers are not few.
+    Who is not above it cannot be told from one that has learned nothing."""
     command: str = ""
     """What to type to do it again."""
     versions: dict[str, str] = field(default_factory=dict)

@@ -203,7 +203,7 @@ def row_of(part: Part, name: str) -> Row | None:
 
 
 def _nothing_learned(part: Part, apart: Apart, metric: str, gap: Gap, row: str, than: str) -> Finding | None:
-    """Models that are no better than one answer for all differ by chance, and a baseline among them is no opponent."""
+    """Of models that cannot be told from one answer for all, nothing can be said; nor against such a baseline."""
     floors = {name: apart(name, ONE_ANSWER.name, metric) for name in (row, than)}
     floor = next((one.than for one in floors.values() if one is not None), None)
     behind = [name for name, one in floors.items() if one is not None and _gain(part, metric, one.difference)[0] <= 0]

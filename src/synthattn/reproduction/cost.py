@@ -86,7 +86,7 @@ def config(chosen: Recipe, part: Part, row: Row) -> Any:
     model = settings.model
     own = ModelSettings(model.preset, row.attention, None, model.fields | row.fields)
     if row.control:
-        sizes = [_figures(chosen, part, other)[0] for other in part.rows if not other.control]
+        sizes = [_figures(chosen, part, other)[0] for other in part.rows if other.trained and not other.control]
         own = matched_control(model, kind, max(sizes), **fields)
     return configuration(own, **fields)
 

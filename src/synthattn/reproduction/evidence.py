@@ -9,8 +9,8 @@ from synthattn.comparison import statistics
 from synthattn.messages import suggestion
 from synthattn.metrics.base import Metric
 from synthattn.report import published
+from synthattn.report.results import Difference, Score
 from synthattn.report.results import Metric as Shown
-from synthattn.report.results import Score
 from synthattn.reproduction import outcome
 from synthattn.reproduction.claims import Apart, Gap, Number, Printed, verdicts
 from synthattn.reproduction.entries import Entry, load_all
@@ -33,6 +33,8 @@ TITLES = {
 }
 COSTS = {"steps per second": "speed", "TFLOPs": "gigaflop"}
 """By what the paper calls it, what it is here."""
+Pair = tuple[Entry, Entry]
+"""Two runs that were asked the same."""
 DRAWS, FEW_DRAWS = 1000, 200
 """Of the bootstrap, for the main metric and for the others."""
 
@@ -84,7 +86,8 @@ def _part(chosen: Recipe, part: Part, found: Sequence[Entry], results: Path, dra
         for row in part.rows
     ]
     if names:
-        statistics.adjust([s.difference for row in rows if (s := row.scores.get(main)) and s.difference is not None])
+        scores = [row.scores[main] for row in rows if row.attention and main in row.scores]
+        statistics.adjust([score.difference for score in scores if score.difference is not None])
     table = part.published
     return outcome.Part(
         part.name,
@@ -140,14 +143,15 @@ def _differences(found: Sequence[Entry], draw: statistics.Draw) -> Apart:
 
     def apart(row: str, than: str, metric: str) -> Gap | None:
         one, other = (_done(runs.get(name, {})) for name in (row, than))
-        shared = _shared(one, other, metric) if metric in known else []
-        if not shared:
+        pairs = _pairs(one, other, metric) if metric in known else []
+        if not pairs:
             return None
-        score = _score(known[metric], metric, {n: one[n] for n in shared}, other, DRAWS, draw)
-        if score is None or score.difference is None:
+        score = _score(known[metric], metric, {n: ours for n, (ours, _) in enumerate(pairs)}, {}, DRAWS, draw)
+        difference = _difference(known[metric], metric, pairs, DRAWS, draw)
+        if score is None or not math.isfinite(difference.value):
             return None
-        examples = len(one[shared[0]].rows[metric])
-        return Gap(score.value, score.value - score.difference.value, score.difference, len(shared), examples)
+        examples = len(pairs[0][0].rows[metric])
+        return Gap(score.value, score.value - difference.value, difference, len(pairs), examples)
 
     return apart
 
@@ -173,7 +177,7 @@ def _row(
     if row.control and first is not None:
         differs = f"d_ff={first.record.model['configuration']['d_ff']}"
     if not row.trained:
-        differs = "the most frequent of training"
+        differs = "the best one, with hindsight"
     result = outcome.Row(row.name, row.key, row.attention, differs, wanted_seeds=row.seeds)
     result.published = _published(part, row, names)
     if first is None:
@@ -221,20 +225,28 @@ def _score(
         ends = (float(values[0]["low"]), float(values[0]["high"]))
         return Score(sum(by_seed) / len(by_seed), min(ends[0], *by_seed), max(ends[1], *by_seed), by_seed)
     score = statistics.score(metric, rows, None, draws, draw)
-    if shared := _shared(done, base, name):
-        ours, theirs = ([runs[seed].rows[name] for seed in shared] for runs in (done, base))
-        score.difference = statistics.score(metric, ours, theirs, draws, draw).difference
+    if pairs := _pairs(done, base, name):
+        score.difference = _difference(metric, name, pairs, draws, draw)
     numbers = [score.value, score.low, score.high]
     return score if all(map(math.isfinite, numbers)) else None
 
 
-def _shared(one: Mapping[int, Entry], other: Mapping[int, Entry], metric: str) -> list[int]:
-    """The seeds of which both have been scored on the same examples."""
-    return [
-        seed
-        for seed, entry in one.items()
-        if seed in other and metric in entry.rows and metric in other[seed].rows and _alike(entry, other[seed], metric)
-    ]
+def _difference(metric: Metric, name: str, pairs: Sequence[Pair], draws: int, draw: statistics.Draw) -> Difference:
+    ours, theirs = ([entry.rows[name] for entry in entries] for entries in zip(*pairs, strict=True))
+    found = statistics.score(metric, ours, theirs, draws, draw).difference
+    assert found is not None
+    return found
+
+
+def _pairs(one: Mapping[int, Entry], other: Mapping[int, Entry], metric: str) -> list[Pair]:
+    """The runs of the same seeds that have been scored on the same examples."""
+    # One answer for all has no seed: it is compared with every run.
+    if one and not any(entry.record.model for entry in one.values()):
+        one = dict.fromkeys(other, next(iter(one.values())))
+    if other and not any(entry.record.model for entry in other.values()):
+        other = dict.fromkeys(one, next(iter(other.values())))
+    pairs = [(entry, other[seed]) for seed, entry in one.items() if seed in other]
+    return [(a, b) for a, b in pairs if metric in a.rows and metric in b.rows and _alike(a, b, metric)]
 
 
 def _alike(one: Entry, other: Entry, metric: str) -> bool:

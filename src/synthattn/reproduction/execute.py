@@ -122,7 +122,7 @@ class Execution:
             return entry is not None and job.rate is not None
         # Of a record from elsewhere it may not be known with which rate it would have been made here.
         with contextlib.suppress(_NotYetError):
-            self._check(entry.record.settings, as_dict(self._settings(job)), job, path)
+            self._check(entry.record.settings, self._kept_settings(job), job, path)
         return entry.record.status == "done"
 
     def _check(self, before: Mapping[str, Any], now: Mapping[str, Any], job: Job, place: Path) -> None:
@@ -192,18 +192,18 @@ class Execution:
         if not self.main:
             self._wait(job)
             return entries.load(self.kept(job))
-        settings, folder = self._settings(job), self.run_folder(job)
+        settings, kept = self._settings(job), self.kept(job)
         started = record.now()
         parts = open_parts(settings.data)
         facts = {"sources": {part.source.name: part.source.fingerprint() for part in parts}}
         self._check_data(job.part, facts)
-        scored = one_answer(parts, settings.evaluation)
-        folder.mkdir(parents=True, exist_ok=True)
-        scored.save(folder)
+        scored = one_answer(parts, settings.evaluation, settings.data.train_examples)
+        kept.with_suffix("").mkdir(parents=True, exist_ok=True)
+        scored.save(kept.with_suffix(""))
         found = record.Record(
             "done",
             command=self.command(job),
-            settings=as_dict(settings),
+            settings=self._kept_settings(job),
             data=facts,
             scores={name: one.as_dict() for name, one in scored.scored.items()},
             evaluation=scored.facts(),
@@ -212,9 +212,13 @@ class Execution:
             hardware=record.hardware(),
         )
         entry = self._entry(job, found)
-        entries.copy_rows(folder, self.kept(job))
-        entry.save(self.kept(job), self.folders.hidden)
+        entry.save(kept, self.folders.hidden)
         return entry
+
+    def _kept_settings(self, job: Job) -> dict[str, Any]:
+        """Those that a run depends on: what is no model knows nothing of training."""
+        found = as_dict(self._settings(job))
+        return found if job.row.trained else {name: found[name] for name in ("data", "evaluation")}
 
     def settings(self, job: Job) -> Settings:
         """All of a run's."""
@@ -224,7 +228,8 @@ class Execution:
         if not job.row.control:
             return settings
         prepared = self.prepared(part, settings)
-        sizes = [_parameters(_model(part.settings.model, row), prepared) for row in part.rows if not row.control]
+        models = [row for row in part.rows if row.trained and not row.control]
+        sizes = [_parameters(_model(part.settings.model, row), prepared) for row in models]
         model = matched_control(part.settings.model, prepared.kind, max(sizes), **decided_fields(prepared))
         return dataclasses.replace(settings, model=model)
 

@@ -170,7 +170,7 @@ def seeds(row: Row) -> str:
 
 
 def runs_done(outcome: Outcome) -> str:
-    rows = [row for part in outcome.parts for row in part.rows]
+    rows = [row for part in outcome.parts for row in part.models]
     done, wanted = sum(len(row.runs) for row in rows), sum(max(row.wanted_seeds, len(row.runs)) for row in rows)
     return f"{done} of {wanted} runs are done"
 
@@ -200,7 +200,7 @@ def about_rates(part: Part) -> tuple[str, list[tuple[str, str, str, bool]]]:
 
 
 def how_certain(part: Part) -> list[str]:
-    scores: list[Score] = [score for row in part.rows for score in row.scores.values()]
+    scores: list[Score] = [score for row in part.models for score in row.scores.values()]
     lines = certainty(scores, part.baseline)
     if any(row.speed for row in part.rows):
         lines.append(
@@ -524,7 +524,7 @@ def _turned(title: str, part: Part) -> Iterator[str]:
     base = next(
         (row.published[beside] for row in part.rows if row.name == part.baseline and beside in row.published), None
     )
-    for row in part.rows if base is not None else []:
+    for row in part.rows if base is not None and part.learned(main) else []:
         score, printed = row.scores.get(main), row.published.get(beside)
         if score is None or score.difference is None or printed is None or base is None:
             continue

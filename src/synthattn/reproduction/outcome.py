@@ -113,6 +113,18 @@ class Part:
     """By learning rate, the path of the record."""
     note: str = ""
 
+    @property
+    def models(self) -> list[Row]:
+        return [row for row in self.rows if row.attention]
+
+    def learned(self, metric: str) -> bool:
+        """Whether the baseline is clearly above one answer for all, as far as that is known."""
+        floor = next((row.scores[metric] for row in self.rows if not row.attention and metric in row.scores), None)
+        if floor is None or floor.difference is None:
+            return True
+        below = floor.difference.high < 0 if self.metrics[metric].higher_is_better else floor.difference.low > 0
+        return below
+
 
 @dataclass
 class Verdict:

@@ -293,9 +293,7 @@ def _learning(part: Part) -> str:
 def _gaps(part: Part, metric: str) -> list[Gap]:
     base = published_base(part, metric)
     found = []
-    for row in part.rows:
-        if not row.attention:  # one answer for all may be so far away that the others could not be told apart
-            continue
+    for row in part.models:  # one answer for all may be so far away that the others could not be told apart
         score, theirs = row.scores.get(metric), row.published.get(metric)
         ours = score.difference if score else None
         known = ours is not None and all(map(math.isfinite, (ours.value, ours.low, ours.high)))

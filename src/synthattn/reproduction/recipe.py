@@ -42,8 +42,8 @@ class Row:
 
 
 ONE_ANSWER = Row("One answer for all", "")
-"""The most frequent answer of the training examples, given to every question: models that have learned nothing differ
-by chance alone, and nothing can be said of them."""
+"""The best that one answer, given to every question, can score: of models that cannot be told from that nothing can be
+said."""
 
 
 @dataclass(frozen=True)

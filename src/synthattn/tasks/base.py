@@ -46,7 +46,7 @@ class Task:
     """Whether answers are also compared by vectors of their words, which a task cannot have itself."""
 
     chooses: ClassVar[bool] = False
-    """Whether answers are few, so that one and the same may be right for many questions."""
+    """Whether answers are chosen from few, or from what is given, so that one that is always the same may be right."""
 
     def reads(self) -> dict[str, tuple[str, ...]]:
         """The columns that make an example what it is, and other names for each: the first that is there is read.
