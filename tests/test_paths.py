@@ -90,6 +90,10 @@ def test_underflow_of_all_kept_keys_falls_back_to_the_exact_softmax(calls, spec,
             600.0 if dtype == torch.float64 else 100.0
         )  # exp of the differences is far below the smallest float
     x, tolerance = tokens(dtype=dtype), 1e-12 if dtype == torch.float64 else 1e-6
+    if spec == "factorized_random":
+        # A product is rounded as its size is, differently for every order of its sum, and weights with it.
+        largest = float(layer.logits(x).detach().abs().max())
+        tolerance = max(tolerance, 2 * torch.finfo(dtype).eps * largest)
     calls.clear()
     with torch.set_grad_enabled(train):
         y = layer(x, key_padding_mask=padding(), is_causal=causal)
