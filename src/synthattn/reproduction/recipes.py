@@ -338,7 +338,7 @@ def glue(make: Maker) -> tuple[Part, ...]:
 def superglue(make: Maker) -> tuple[Part, ...]:
     """SuperGLUE, likewise."""
     # In so few steps the passages of MultiRC would leave no time for any other task.
-    return _suite(make, "superglue", published.TABLE_5_SUPERGLUE, 1200, (5e-4, 1e-3, 2e-3), 2048)
+    return _suite(make, "superglue", published.TABLE_5_SUPERGLUE, 1200, (5e-4, 1e-3), 2048)
 
 
 LINFORMER = Row("Linformer", "linformer")
