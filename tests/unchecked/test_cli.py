@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from model_helpers import make
-from synthattn.cli.app import main
 from synthattn.models import SynthesizerForCausalLM, SynthesizerForMaskedLM
 
 COMMAND = Path(sys.executable).parent / "synthattn"
@@ -16,21 +15,6 @@ COMMAND = Path(sys.executable).parent / "synthattn"
 
 def start(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([COMMAND, *arguments], capture_output=True, text=True)
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """The command in this process, which has imported all that takes so long; what it prints, and its code."""
-
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["synthattn", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        code = ended.value.code
-        return subprocess.CompletedProcess(arguments, code if isinstance(code, int) else 0, said.out, said.err)
-
-    return call
 
 
 def test_help_answers_at_once():
@@ -41,8 +25,8 @@ def test_help_answers_at_once():
     assert start("--version").stdout.startswith("synthattn ")
 
 
-def test_describe_as_json(run):
-    result = run("describe", "c4_base", "--attention", "random", "--json", "--length", "5")
+def test_describe_as_json(command):
+    result = command("describe", "c4_base", "--attention", "random", "--json", "--length", "5")
     assert result.returncode == 0, result.stderr
     figures = json.loads(result.stdout)
     assert figures["parameters"]["total"] == 254_360_576
@@ -50,18 +34,18 @@ def test_describe_as_json(run):
     assert figures["flops"]["length"] == 5
 
 
-def test_describe_as_a_table(run):
-    result = run("describe", "transformer_base", "--attention", "fixed_random", "--kind", "masked-lm")
+def test_describe_as_a_table(command):
+    result = command("describe", "transformer_base", "--attention", "fixed_random", "--kind", "masked-lm")
     assert result.returncode == 0, result.stderr
     for text in ("SynthesizerForMaskedLM", "fixed_random", "feed forward", "fixed numbers, not trained", "3.15 M"):
         assert text in result.stdout
 
 
 @pytest.mark.parametrize("kind", [SynthesizerForCausalLM, SynthesizerForMaskedLM])
-def test_describe_a_saved_model(kind, tmp_path, run):
+def test_describe_a_saved_model(kind, tmp_path, command):
     model = make(kind, ["random", "vanilla"]).float()
     model.save_pretrained(tmp_path)
-    figures = json.loads(run("describe", str(tmp_path), "--json").stdout)
+    figures = json.loads(command("describe", str(tmp_path), "--json").stdout)
     assert figures["model"] == kind.__name__
     assert figures["parameters"]["total"] == sum(p.numel() for p in model.parameters())
     assert list(figures["attention"].values()) == [["random", "vanilla"]]
@@ -79,8 +63,8 @@ def test_describe_a_saved_model(kind, tmp_path, run):
         (["lm1b_base", "--kind", "seq2seq"], "this model has an encoder, but encoder_layers=0; it must be at least 1"),
     ],
 )
-def test_a_mistake_gets_one_line(arguments, message, run):
-    result = run("describe", *arguments)
+def test_a_mistake_gets_one_line(arguments, message, command):
+    result = command("describe", *arguments)
     assert result.returncode == 2
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
@@ -96,16 +80,16 @@ def test_a_mistake_gets_one_line(arguments, message, run):
         ('{"model_type": "synthesizer", "d_model": "wide"}', "Field 'd_model' expected int, got str"),
     ],
 )
-def test_folders_that_hold_no_model(content, message, tmp_path, run):
+def test_folders_that_hold_no_model(content, message, tmp_path, command):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
-    result = run("describe", str(tmp_path))
+    result = command("describe", str(tmp_path))
     assert result.returncode == 2
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_a_saved_model_keeps_its_attention(tmp_path, run):
+def test_a_saved_model_keeps_its_attention(tmp_path, command):
     make(SynthesizerForCausalLM).save_pretrained(tmp_path)
-    result = run("describe", str(tmp_path), "--attention", "random")
+    result = command("describe", str(tmp_path), "--attention", "random")
     assert "its attention cannot be changed; leave --attention out" in result.stderr

@@ -2,13 +2,9 @@
 
 import gzip
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-COMMAND = Path(sys.executable).parent / "synthattn"
 WORDS = ["red", "green", "blue", "old", "new", "small", "large", "house", "tree", "car", "dog", "cat", "sees", "the"]
 
 
@@ -17,14 +13,9 @@ def sentence(n: int) -> str:
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(command, tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        options = ["--tokenizer", "bytes", "--vocab-size", "400"]
-        return subprocess.run([COMMAND, "data", *arguments, *options], capture_output=True, text=True)
-
-    return run
+    return lambda *arguments: command("data", *arguments, "--tokenizer", "bytes", "--vocab-size", "400")
 
 
 @pytest.fixture

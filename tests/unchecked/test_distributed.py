@@ -7,7 +7,7 @@ import sys
 import pytest
 
 SCRIPT = """
-import sys, torch
+import os, sys, torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, sys.argv[1])
@@ -31,8 +31,11 @@ for kind, spec in cases:
     dist.all_gather(both, total)
     assert torch.equal(*both), (kind, spec)
 if rank == 0:
-    print("trained", len(cases))
+    print("trained", len(cases), flush=True)
+del model
+dist.barrier()
 dist.destroy_process_group()
+os._exit(0)  # threads of torch that are still there when Python ends abort it now and then
 """
 
 

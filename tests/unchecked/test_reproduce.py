@@ -45,6 +45,7 @@ def place(tmp_path_factory):
     patch.setenv("SYNTHATTN_TRACEBACK", "1")
     patch.setattr(evidence, "DRAWS", 50)
     patch.setattr(evidence, "FEW_DRAWS", 20)
+    patch.setattr(execute, "SPEED_ROUNDS", 3)
     for table in TABLES:
         assert reproduce(folder, table, rows=ROWS.get(table)) == 0
     yield folder

@@ -66,22 +66,25 @@ from transformers import AutoModelForCausalLM, AutoConfig
 import synthattn.models
 def no_pickle(*a, **k): raise AssertionError("pickle was used")
 torch.load = torch.save = no_pickle
-model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float64).eval()
-x = torch.tensor(json.loads(sys.argv[2]))
-print(json.dumps([type(model).__name__, model(x).logits.tolist(), model.generate(x, max_new_tokens=4).tolist()]))
+x = torch.tensor(json.loads(sys.argv[1]))
+for folder in sys.argv[2:]:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
+    print(json.dumps([type(model).__name__, model(x).logits.tolist(), model.generate(x, max_new_tokens=4).tolist()]))
 """
 
 
-@pytest.mark.parametrize("spec", ["fixed_random", "dense+vanilla", "dynamicconv(kernel=3)"])
-def test_a_fresh_process_says_the_same(spec, tmp_path):
-    model, x = make(SynthesizerForCausalLM, spec), ids(2, 5)
-    model.save_pretrained(tmp_path)
-    command = [sys.executable, "-c", FRESH, str(tmp_path), json.dumps(x.tolist())]
+def test_a_fresh_process_says_the_same(tmp_path):
+    specs, x = ["fixed_random", "dense+vanilla", "dynamicconv(kernel=3)"], ids(2, 5)
+    models = {tmp_path / str(n): make(SynthesizerForCausalLM, spec) for n, spec in enumerate(specs)}
+    for folder, model in models.items():
+        model.save_pretrained(folder)
+    command = [sys.executable, "-c", FRESH, json.dumps(x.tolist()), *map(str, models)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    name, logits, generated = json.loads(result.stdout)
-    assert name == "SynthesizerForCausalLM"
-    assert_same_numbers(torch.tensor(logits, dtype=torch.float64), model(x).logits)
-    assert generated == model.generate(x, max_new_tokens=4).tolist()
+    for line, model in zip(result.stdout.splitlines(), models.values(), strict=True):
+        name, logits, generated = json.loads(line)
+        assert name == "SynthesizerForCausalLM"
+        assert_same_numbers(torch.tensor(logits, dtype=torch.float64), model(x).logits)
+        assert generated == model.generate(x, max_new_tokens=4).tolist()
 
 
 @pytest.mark.parametrize(
