@@ -170,16 +170,16 @@ def test_blocks_give_the_right_gradients_where_something_is_frozen(frozen):
 
 
 def test_gradcheck_of_the_blocks():
-    layer = make("random+dense+vanilla", max_length=7)  # of a large table, most entries are not read
-    x = tokens(5).requires_grad_()
+    # Entry by entry: random directions would be faster, but do not see an error of some per cent.
+    layer = make("random+dense+vanilla", max_length=5)  # of a large table, most entries are not read
+    x = tokens(4).requires_grad_()
     matrix = layer.synthesizer.get_parameter("terms.0.matrix")
 
     def run(x, matrix):
         return torch.func.functional_call(layer, {"synthesizer.terms.0.matrix": matrix}, (x,))
 
     with blockwise_for_all(20):
-        # In random directions: entry by entry it takes long.
-        assert torch.autograd.gradcheck(run, (x, matrix.detach().requires_grad_()), fast_mode=True)
+        assert torch.autograd.gradcheck(run, (x, matrix.detach().requires_grad_()))
 
 
 def test_gradcheck_of_the_causal_product():
