@@ -176,8 +176,10 @@ def hidden_layer(
 ) -> Float[Tensor, "batch heads length dim"]:
     """``relu(W_1 x + b_1)``, split over heads."""
     hidden = projection(vectors)
-    # In place spares a pass, where nobody else holds what the projection returned.
-    return split_heads(hidden.relu_() if is_plain_linear(projection) else hidden.relu(), heads)
+    # In place spares memory, where nobody else holds what the projection returned. What a gradient is recorded of is a
+    # view, though, and the gradient of a view that was written to is copied three times.
+    in_place = is_plain_linear(projection) and not hidden.requires_grad
+    return split_heads(hidden.relu_() if in_place else hidden.relu(), heads)
 
 
 def split_heads(vectors: Float[Tensor, "batch length inner"], heads: int) -> Float[Tensor, "batch heads length dim"]:
