@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from synthattn import SyntheticAttention, blockwise, reference
+from synthattn import SyntheticAttention, blockwise, reference, spare
 from synthattn.synthesizers import Mix
 
 # Every synthesizer and every kind of mixture. A new synthesizer adds a line and inherits all tests.
@@ -87,6 +87,7 @@ def blockwise_for_all(block: int = 64, kept: int = 0) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in changed.items():
             patch.setattr(blockwise, name, value)
+        patch.setattr(spare, "LEAST", 1)
         yield
 
 

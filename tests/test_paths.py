@@ -154,9 +154,19 @@ def test_blocks_of_any_size_agree(spec, block, kept):
         assert_same(make(spec), tokens())
 
 
-@pytest.mark.parametrize("frozen", ["value", "synthesizer", "x"])
-def test_blocks_give_the_right_gradients_where_something_is_frozen(frozen):
-    layer, x = make("random+vanilla"), tokens()
+@pytest.mark.parametrize(
+    ("spec", "frozen"),
+    [
+        ("random+vanilla", "value"),
+        ("random+vanilla", "synthesizer"),
+        ("random+vanilla", "x"),
+        ("dense+vanilla", "synthesizer"),
+        ("dense+vanilla", "synthesizer.terms.0"),
+        ("dense+vanilla", "synthesizer.terms.1"),
+    ],
+)
+def test_blocks_give_the_right_gradients_where_something_is_frozen(spec, frozen):
+    layer, x = make(spec), tokens()
     if frozen == "x":
         inputs = list(layer.parameters())
     else:
@@ -167,6 +177,20 @@ def test_blocks_give_the_right_gradients_where_something_is_frozen(frozen):
     expected = torch.autograd.grad(reference.attention(layer, x)[0].square().sum(), inputs)
     for a, b in zip(ours, expected, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_gradients_can_be_taken_twice_and_while_others_wait():
+    """What is kept for a backward pass stays what it was, whatever else is computed before."""
+    layer, other, x = make("dense+vanilla"), make("dense+vanilla", seed=5), tokens()
+    expected = torch.autograd.grad(reference.attention(layer, x)[0].square().sum(), list(layer.parameters()))
+    with blockwise_for_all(kept=10**9):
+        loss = layer(x).square().sum()
+        other(x).square().sum().backward()
+        for last in (False, True):
+            found = torch.autograd.grad(loss, list(layer.parameters()), retain_graph=not last)
+            for a, b in zip(found, expected, strict=True):
+                torch.testing.assert_close(a, b)
+            other(x).square().sum().backward()
 
 
 def test_gradcheck_of_the_blocks():

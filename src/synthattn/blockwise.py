@@ -6,15 +6,17 @@ weights of a block, which fits the cache, or finds them where they were kept bec
 left out of the products instead of being masked.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from synthattn import spare
 from synthattn.logits import Compact, Features, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float
@@ -54,22 +56,20 @@ def attend(
     logits = logits if _weighed_in_blocks(logits, mask, value.shape[1]) else logits.weighed()
     bias = _with_mask(logits.bias, mask, value, logits.query_length)
     weight = logits.weight
-    logits = Logits(_side_by_side(logits.features, *value.shape[:2]), bias, logits.compact)
+    logits = Logits(_equally_scaled(logits.features, *value.shape[:2]), bias, logits.compact)
     plan = _Plan.make(logits, value, mask)
     return _Blockwise.apply(plan, value, bias, weight, *_inputs(logits))  # pyright: ignore[reportReturnType]
 
 
-def _side_by_side(features: tuple[Features, ...], batch: int, heads: int) -> tuple[Features, ...]:
-    """Several products as one: ``[Q1 Q2] @ [K1 K2].T`` makes fewer and better-filled multiplications than a sum."""
+def _equally_scaled(features: tuple[Features, ...], batch: int, heads: int) -> tuple[Features, ...]:
+    """The same products with one scale for all, so that they can be multiplied as one."""
     # The scale of features of the input is that of all: to learned keys, which are few, it is applied at little cost.
     scale = next((f.scale for f in sorted(features, key=lambda f: -f.key.dim())), 1.0)
     equal = [f if f.scale == scale else replace(f, scale=1.0).times(f.scale / scale) for f in features]
-    queries = [f.query.expand(batch, -1, -1, -1) for f in equal]
-    if len(equal) < 2:
-        keys = [f.key.expand(*f.key.shape[:-3], heads, -1, -1) for f in equal]
-        return tuple(Features(query, key, scale) for query, key in zip(queries, keys, strict=True))
-    keys = [f.key.expand(batch, heads, -1, -1) for f in equal]
-    return (Features(torch.cat(queries, -1), torch.cat(keys, -1), scale),)
+    return tuple(
+        Features(f.query.expand(batch, -1, -1, -1), f.key.expand(*f.key.shape[:-3], heads, -1, -1), scale)
+        for f in equal
+    )
 
 
 def _weighed_in_blocks(logits: Logits, mask: Mask, heads: int) -> bool:
@@ -105,10 +105,11 @@ def _fused(
     batch, heads, q, _ = query.shape
     examples = [slice(0, batch)] if plan.kept is None else [slice(b, b + 1) for b in range(batch)]
     large = weight is not None and heads * q * plan.k > BLOCK_ELEMENTS
+    workspace = _Workspace(bias)
     results: list[list[Tensor]] = [[] for _ in examples]
     for rows in _slices(q, FUSED_ROWS if plan.causal or large else q):
         block = (
-            _bias_of(bias, weight, rows, plan)
+            _bias_of(bias, weight, rows, plan, workspace)
             .to(query.dtype)
             .expand(*bias.shape[:-3], heads, rows.stop - rows.start, -1)
         )
@@ -124,7 +125,7 @@ def _fused(
 
 
 def _bias_of(
-    bias: Tensor, weight: Tensor | float | None, rows: slice, plan: "_Plan"
+    bias: Tensor, weight: Tensor | float | None, rows: slice, plan: "_Plan", workspace: "_Workspace"
 ) -> Float[Tensor, "*batch heads rows keys"]:
     """Rows of a bias, weighed, and without the future."""
     # Detached: a mask that requires a gradient, even where none is recorded, keeps torch from its fused kernel.
@@ -132,7 +133,7 @@ def _bias_of(
     if plan.causal:
         part = part[..., : min(rows.stop, plan.k)].expand(*part.shape[:-2], rows.stop - rows.start, -1)
     if weight is not None:
-        part = part * (weight.detach() if isinstance(weight, Tensor) else weight)
+        part = workspace.times(part, weight.detach() if isinstance(weight, Tensor) else weight)
     if plan.causal:
         part = part.clone() if weight is None else part
         _forbid_future(part, rows, slice(0, part.shape[-1]))
@@ -149,8 +150,9 @@ def _forbid_future(block: Float[Tensor, "*batch heads rows keys"], rows: slice, 
 
 
 def _inputs(logits: Logits) -> list[Tensor]:
-    pairs = [t for f in logits.features for t in (f.query, f.key)]
-    return pairs + [t for c in logits.compact for t in c.parts]
+    """In the order that :meth:`_Plan.sorted` undoes."""
+    products = [f.query for f in logits.features] + [f.key for f in logits.features]
+    return products + [t for c in logits.compact for t in c.parts]
 
 
 def _with_mask(bias: Tensor | None, mask: Mask, value: Tensor, q: int) -> Tensor | None:
@@ -165,14 +167,15 @@ def _with_mask(bias: Tensor | None, mask: Mask, value: Tensor, q: int) -> Tensor
 
 
 Keys = slice | Tensor
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class _Plan:
     """What is added up to the logits, which rows are done together, and which keys each example needs for them."""
 
-    multiplies: bool
-    """Whether there is a product of features; then its query and key come first among the inputs."""
+    products: int
+    """How many products of features there are."""
     scale: float
     compact: tuple[Compact, ...]
     rows: list[slice]
@@ -192,7 +195,7 @@ class _Plan:
             kept = [_kept_keys(mask.keep[b]) for b in range(batch)]
         scale = logits.features[0].scale if logits.features else 1.0
         return cls(
-            len(logits.features) > 0,
+            len(logits.features),
             scale,
             logits.compact,
             _slices(q, height),
@@ -203,6 +206,11 @@ class _Plan:
             torch.is_grad_enabled()
             and any(t.requires_grad for t in (*_inputs(logits), logits.bias, value) if t is not None),
         )
+
+    def sorted(self, inputs: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item], Sequence[Item]]:
+        """Queries, keys, and parts of compact biases, or what belongs to them."""
+        n = self.products
+        return inputs[:n], inputs[n : 2 * n], inputs[2 * n :]
 
     def keys(self, example: int, end: int) -> Keys:
         """The keys that queries before ``end`` can see."""
@@ -269,87 +277,150 @@ def _add_product(total: Tensor, keys: Keys, one: Tensor, two: Tensor, scale: flo
         (total.zero_() if first else total).index_add_(-2, keys, torch.bmm(one, two), alpha=scale)
 
 
-def _add_bias(total: Tensor, keys: Keys, part: Tensor) -> None:
-    """Add to the gradient of a bias, summing over the axes that it was broadcast over."""
+def _add_bias(total: Tensor, keys: Keys, part: Tensor, first: bool) -> None:
+    """Add to the gradient of a bias, summing over the axes that it was broadcast over; the first time, ``total`` holds
+    nothing yet."""
     part = part.sum_to_size(*total.shape[:-1], part.shape[-1])
     if isinstance(keys, slice):
-        total.narrow(-1, 0, keys.stop).add_(part)
+        columns = total.narrow(-1, 0, keys.stop)
+        columns.copy_(part) if first else columns.add_(part)
+        if first:
+            total[..., keys.stop :].zero_()
     else:
-        total.index_add_(-1, keys, part)
+        (total.zero_() if first else total).index_add_(-1, keys, part)
+
+
+def _side_by_side(features: Sequence[Tensor], batch: int) -> Float[Tensor, "*batch heads length width"]:
+    """Several products as one: ``[Q1 Q2] @ [K1 K2].T`` makes fewer and better-filled multiplications than a sum."""
+    if len(features) == 1:
+        return features[0]
+    heads, length = features[0].shape[-3:-1]
+    widths = [f.shape[-1] for f in features]
+    whole = spare.empty((batch, heads, length, sum(widths)), features[0].dtype)
+    for place, part in zip(whole.split(widths, -1), features, strict=True):
+        place.copy_(part)
+    return whole
+
+
+def _apart(joined: Tensor | None, shapes: Sequence[torch.Size], needed: Sequence[bool]) -> list[Tensor | None]:
+    """The gradients of features, given that of what :func:`_side_by_side` made of them."""
+    if joined is None:
+        return [None for _ in shapes]
+    parts = joined.split([shape[-1] for shape in shapes], -1)
+    return [
+        (_interleaved(part) if len(shape) == 4 else part.sum_to_size(shape)) if wanted else None
+        for part, shape, wanted in zip(parts, shapes, needed, strict=True)
+    ]
+
+
+def _interleaved(heads: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batch heads length width"]:
+    """The same with the heads of a token side by side in memory, as the projections want them.
+
+    Products are not written there at once: into memory with gaps they take longer than with this copy.
+    """
+    batch, count, length, width = heads.shape
+    return spare.empty((batch, length, count, width), heads.dtype).transpose(1, 2).copy_(heads)
 
 
 class _Blockwise(torch.autograd.Function):
-    """Inputs: the plan, value, bias and its weight (or None), query and key of the product, the parts of each compact
-    bias."""
+    """Inputs: the plan, value, bias and its weight (or None), queries and keys of the products, the parts of each
+    compact bias."""
 
     @staticmethod
     def forward(
         ctx: Any, plan: _Plan, value: Tensor, bias: Tensor | None, weight: Tensor | None, *inputs: Tensor
     ) -> Tensor:
-        batch, heads, _, width = value.shape
-        terms = _Terms(plan, bias, weight, inputs)
+        batch, heads, k, width = value.shape
+        queries, keys, parts = plan.sorted(inputs)
+        product = [_side_by_side(some, batch) for some in (queries, keys) if some]
+        terms = _Terms(plan, bias, weight, product, parts)
         kept: list[Tensor] = []
         if terms.fused(width):
             assert bias is not None
-            query, key = inputs
+            query, key = product
             result = _fused(query, key.expand(batch, -1, -1, -1), value, bias, weight, plan)
         else:
-            result = value.new_empty(batch, heads, plan.rows[-1].stop, width)
-            keep = plan.trains and result[..., 0].numel() * plan.k * value.itemsize <= KEPT_BYTES
-            workspace = _Workspace(value)
+            shape = (batch, heads, plan.rows[-1].stop)
+            found = spare.empty((*shape, width), value.dtype)
+            number = math.prod(shape) * k
+            keep = plan.trains and number * value.itemsize <= KEPT_BYTES
+            memory = spare.empty((number,), value.dtype) if keep else None
             for block in plan.blocks(batch):
-                weights = terms.weights(block, workspace, keep)
-                torch.bmm(weights, _take(block.across(value), block.keys, -2), out=block.queries(result))
-                if keep:
+                weights = terms.weights(block, memory)
+                torch.bmm(weights, _take(block.across(value), block.keys, -2), out=block.queries(found))
+                if memory is not None:
                     kept.append(weights)
-        ctx.save_for_backward(value, bias, weight, *inputs, *kept)
-        ctx.plan, ctx.inputs = plan, len(inputs)
+                    memory = memory[weights.numel() :]
+            result = _interleaved(found)
+        ctx.save_for_backward(value, bias, weight, *product, *parts, *kept)
+        ctx.plan, ctx.shapes = plan, [t.shape for t in inputs]
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        plan: _Plan = ctx.plan
         value, bias, weight, *rest = ctx.saved_tensors
-        inputs, kept = rest[: ctx.inputs], iter(rest[ctx.inputs :])
+        query_shapes, key_shapes, part_shapes = plan.sorted(ctx.shapes)
+        products, given = 2 * bool(plan.products), len(part_shapes)
+        product, parts, kept = rest[:products], rest[products : products + given], iter(rest[products + given :])
         (grad,) = grads
-        terms = _Terms(ctx.plan, bias, weight, inputs)
-        # Contiguous whatever the inputs are: products into strided memory are slower than one copy at the end.
-        to_value, to_bias, to_weight, *to_inputs = (
-            t.new_empty(t.shape) if needed and t is not None else None
-            for t, needed in zip((value, bias, weight, *inputs), ctx.needs_input_grad[1:], strict=True)
-        )
-        if to_bias is not None or to_weight is not None:
-            assert bias is not None
-            to_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
-        logits_matter = to_bias is not None or any(t is not None for t in to_inputs)
-        workspace, second = _Workspace(value), _Workspace(value)
-        for block in ctx.plan.blocks(len(value)):
+        terms = _Terms(plan, bias, weight, product, parts)
+
+        _, needs_value, needs_bias, needs_weight, *needs_inputs = ctx.needs_input_grad
+        needs_queries, needs_keys, needs_parts = plan.sorted(needs_inputs)
+        to_product = [
+            spare.empty(t.shape, t.dtype) if any(needs) else None
+            for t, needs in zip(product, (needs_queries, needs_keys)[:products], strict=True)
+        ]
+        to_parts = [torch.empty_like(t) if needed else None for t, needed in zip(parts, needs_parts, strict=True)]
+        to_value = spare.empty(value.shape, value.dtype) if needs_value else None
+        to_bias, table = None, False
+        if needs_bias or needs_weight:
+            table = bias.dim() == 3 and bias.shape[0] == value.shape[1] and bias.shape[1] > 1
+            to_bias = (torch.empty_like if table else torch.zeros_like)(bias, memory_format=torch.contiguous_format)
+
+        logits_matter = to_bias is not None or any(t is not None for t in (*to_product, *to_parts))
+        slopes = _Workspace(value)
+        for block in plan.blocks(len(value)):
             weights = next(kept, None)
-            weights = terms.weights(block, workspace) if weights is None else weights
+            weights = terms.weights(block) if weights is None else weights
             above = block.queries(grad)
-            first = block.rows.start == 0
             if to_value is not None:
+                first = block.rows.start == 0
                 _add_product(block.across(to_value), block.keys, weights.transpose(1, 2), above, 1.0, first)
             if not logits_matter:
                 continue
-            slope = second.get(*weights.shape)
+            slope = slopes.get(*weights.shape)
             torch.bmm(above, _take(block.across(value), block.keys, -2).transpose(1, 2), out=slope)
             # d softmax in one pass, dS = P * (dP - sum_j P_j dP_j); written out it would be three.
             torch.ops.aten._softmax_backward_data.out(slope, weights, -1, weights.dtype, grad_input=slope)
             if to_bias is not None:
-                _add_bias(block.of_bias(to_bias), block.keys, slope)
-            terms.backward(block, slope, to_inputs)
+                _add_bias(block.of_bias(to_bias), block.keys, slope, first=table and block.b == 0)
+            terms.backward(block, slope, to_product, to_parts)
+
+        to_weight = None
         if weight is not None and to_bias is not None:
-            to_weight = _unweigh(to_bias, bias, weight, ctx.plan)
-        return None, to_value, to_bias, to_weight, *to_inputs
+            to_weight = _unweigh(to_bias, bias, weight, plan)
+        to_queries, to_keys = (
+            _apart(joined, shapes, needs)
+            for joined, shapes, needs in zip(
+                to_product or (None, None), (query_shapes, key_shapes), (needs_queries, needs_keys), strict=True
+            )
+        )
+        to_value = None if to_value is None else _interleaved(to_value)
+        return None, to_value, to_bias, to_weight, *to_queries, *to_keys, *to_parts
 
 
 def _unweigh(to_product: Tensor, bias: Tensor, weight: Tensor, plan: _Plan) -> Tensor:
     """From the gradient of ``bias * weight`` to that of the weight, and in place to that of the bias."""
     to_weight = weight.new_zeros(len(bias), 1, 1)
+    workspace = _Workspace(bias)
     for rows in plan.rows:
-        to_weight += (to_product[:, rows] * bias[:, rows]).sum((1, 2), keepdim=True)
-        to_product[:, rows].mul_(weight)
+        for heads in plan.heads:
+            part = to_product[heads, rows]
+            to_weight[heads] += workspace.times(part, bias[heads, rows]).sum((1, 2), keepdim=True)
+            part.mul_(weight if weight.dim() == 0 else weight[heads])
     return to_weight.sum_to_size(weight.shape)
 
 
@@ -357,39 +428,47 @@ class _Terms:
     """The sum that makes the logits, block by block, and its gradient."""
 
     def __init__(
-        self, plan: _Plan, bias: Tensor | None, weight: Tensor | None, inputs: tuple[Tensor, ...] | list[Tensor]
+        self,
+        plan: _Plan,
+        bias: Tensor | None,
+        weight: Tensor | None,
+        product: Sequence[Tensor],
+        parts: Sequence[Tensor],
     ) -> None:
         self.plan, self.bias, self.weight = plan, bias, weight
-        rest = iter(inputs)
-        self.query, self.key = (next(rest), next(rest)) if plan.multiplies else (None, None)
+        self.query, self.key = product if product else (None, None)
+        rest = iter(parts)
         self.parts = [tuple(next(rest) for _ in c.parts) for c in plan.compact]
+        (some, *_) = (t for t in (bias, *product, *parts) if t is not None)
+        self.workspace = _Workspace(some)
 
     def fused(self, width: int) -> bool:
         """Whether torch's kernel can do the forward pass."""
         same = self.query is not None and self.query.shape[-1] == width
         return same and not self.parts and self.bias is not None
 
-    def weights(self, block: _Block, workspace: "_Workspace", keep: bool = False) -> Float[Tensor, "heads rows keys"]:
-        """The weights of one block, in the workspace unless they are to be kept."""
+    def weights(self, block: _Block, memory: Tensor | None = None) -> Float[Tensor, "heads rows keys"]:
+        """The weights of one block, at the beginning of the memory given, or where the next block's will be."""
         total = None
         if self.bias is not None:
             total = _take(block.of_bias(self.bias), block.keys, -1)
         if total is not None and self.weight is not None:
-            weight = self.weight if self.weight.dim() == 0 else self.weight[block.heads]
-            total = torch.mul(total, weight, out=workspace.get(*total.shape))
+            total = self.workspace.times(total, self.weight if self.weight.dim() == 0 else self.weight[block.heads])
         for n, compact in enumerate(self.plan.compact):
             written = self._written(compact, self._parts(n, block), block)
             total = written if total is None else total + written
         if self.query is not None:
             queries, across = block.queries(self.query), self._keys(block).transpose(1, 2)
-            out = workspace.get(*queries.shape[:2], across.shape[-1])
+            out = self.workspace.get(*queries.shape[:2], across.shape[-1])
             start, beta = (out, 0.0) if total is None else (total, 1.0)
             total = torch.baddbmm(start, queries, across, beta=beta, alpha=self.plan.scale, out=out)
         assert total is not None, "logits without any term"
         if self.plan.causal:
             total = total.expand(-1, block.rows.stop - block.rows.start, -1).clone() if self.query is None else total
             _forbid_future(total, block.rows, block.keys)
-        return torch.softmax(total, -1) if keep else torch.softmax(total, -1, out=workspace.get(*total.shape))
+        if memory is None:
+            return torch.softmax(total, -1, out=self.workspace.get(*total.shape))
+        return torch.softmax(total, -1, out=memory[: total.numel()].view(total.shape))
 
     def _keys(self, block: _Block) -> Float[Tensor, "heads keys features"]:
         assert self.key is not None
@@ -401,11 +480,17 @@ class _Terms:
     def _written(self, compact: Compact, parts: tuple[Tensor, ...], block: _Block) -> Float[Tensor, "heads rows keys"]:
         return _take(compact.with_parts(parts, block.rows, block.b).to_bias()[0], block.keys, -1)
 
-    def backward(self, block: _Block, slope: Float[Tensor, "heads rows keys"], to: list[Tensor | None]) -> None:
+    def backward(
+        self,
+        block: _Block,
+        slope: Float[Tensor, "heads rows keys"],
+        to_product: Sequence[Tensor | None],
+        to_parts: Sequence[Tensor | None],
+    ) -> None:
         """Add the gradients of one block."""
-        rest, scale = iter(to), self.plan.scale
+        scale = self.plan.scale
         if self.query is not None:
-            to_query, to_key = next(rest), next(rest)
+            to_query, to_key = to_product
             if to_query is not None:
                 out = block.queries(to_query)
                 torch.baddbmm(out, slope, self._keys(block), beta=0.0, alpha=scale, out=out)
@@ -413,6 +498,7 @@ class _Terms:
                 first = block.rows.start == 0 and (block.b == 0 or to_key.dim() == 4)
                 queries = block.queries(self.query)
                 _add_product(block.across(to_key), block.keys, slope.transpose(1, 2), queries, scale, first)
+        rest = iter(to_parts)
         for n, compact in enumerate(self.plan.compact):
             targets = [next(rest) for _ in self.parts[n]]
             if all(t is None for t in targets):
@@ -432,7 +518,13 @@ class _Workspace:
         self.memory = example.new_empty(0)
 
     def get(self, *shape: int) -> Tensor:
-        size = shape[0] * shape[1] * shape[2]
+        size = math.prod(shape)
         if self.memory.numel() < size:
             self.memory = self.memory.new_empty(size)
         return self.memory[:size].view(shape)
+
+    def times(self, one: Tensor, two: Tensor | float) -> Tensor:
+        """Their product, element by element; in new memory where something may be recorded that reads it later."""
+        if not isinstance(two, Tensor) or two.dtype != one.dtype or torch.is_grad_enabled():
+            return one * two
+        return torch.mul(one, two, out=self.get(*torch.broadcast_shapes(one.shape, two.shape)))
