@@ -276,6 +276,22 @@ def test_data_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch):
         execution._check_data(part, prepared.facts)
 
 
+def test_other_tokens_of_the_same_data_are_not_mixed_with_old_runs(place, monkeypatch):
+    """As another release of the tokenizer's library would make them: perplexities of tokens would not compare."""
+    chosen = recipe("lm1b", "tiny")
+    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    part = chosen.parts[0]
+    facts = execution.prepared(part, part.settings).facts
+    (counts,) = facts["train"]
+    tokens = counts["tokens"]
+    execution._check_data(part, facts | {"tokenizer": "written down in another way"})
+    monkeypatch.setitem(counts, "tokens", tokens + 1)
+    with pytest.raises(
+        ValueError, match=rf"has {tokens + 1:,} tokens, not {tokens:,} as when .*json was made: another"
+    ):
+        execution._check_data(part, facts)
+
+
 def test_a_run_that_was_stopped_does_not_go_on_with_other_data(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     execution = Execution(recipe("lra", "tiny"), Folders(tmp_path / "out", tmp_path / "work"), lambda name: Quiet())

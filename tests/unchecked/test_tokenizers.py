@@ -129,6 +129,9 @@ def test_trained_once(kind, tmp_path, monkeypatch):
         assert loaded.decode(loaded(text).input_ids, skip_special_tokens=True) == text
     with pytest.raises(AssertionError, match="trained again"):
         cached_tokenizer(kind, refuse(), 390, "some fingerprint")
+    monkeypatch.setattr(tokenizers, "version", lambda library: "another release")
+    with pytest.raises(AssertionError, match="trained again"):
+        cached_tokenizer(kind, refuse(), 380, "some fingerprint")
 
 
 @pytest.mark.parametrize(

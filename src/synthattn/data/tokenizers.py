@@ -7,6 +7,7 @@ import io
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -52,7 +53,9 @@ def cached_tokenizer(
     def make(folder: Path) -> None:
         train_tokenizer(kind, texts, vocab_size).save_pretrained(folder)
 
-    folder = made_once("tokenizers", key("1", kind, vocab_size, fingerprint, columns), make)
+    # Another release of the library that trains it may choose other tokens for the same texts.
+    trainer = version("sentencepiece" if kind == "unigram" else "tokenizers")
+    folder = made_once("tokenizers", key("2", kind, trainer, vocab_size, fingerprint, columns), make)
     return load_tokenizer(folder), folder
 
 

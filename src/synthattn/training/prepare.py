@@ -177,13 +177,19 @@ def check_same_data(
         source: what the user calls the data, which may have moved.
         since: since when it must not have changed, for the message.
         way_out: what the user can do.
-        tokenizer: whether it must be the same too.
+        tokenizer: whether it must be the same too, to the letter; it must make as many tokens in any case.
     """
     texts = [sorted(facts.get("sources", {}).values()) for facts in (before, now)]
     if texts[0] and texts[0] != texts[1]:
         raise ValueError(f"{source} has changed since {since}; {way_out}")
     if tokenizer and before.get("tokenizer", now["tokenizer"]) != now["tokenizer"]:
         raise ValueError(f"the tokenizer of {source} has changed since {since}; {way_out}")
+    counts = [[split["tokens"] for split in facts.get("train", [])] for facts in (before, now)]
+    if all(counts) and counts[0] != counts[1]:
+        raise ValueError(
+            f"{source} has {sum(counts[1]):,} tokens, not {sum(counts[0]):,} as when {since}: another release of "
+            f"sentencepiece may choose others; install the one that the record names, or {way_out}"
+        )
 
 
 def encode_for_evaluation(part: Part, split: str, tokenizer: Any, longest: int) -> EncodedSplit:
