@@ -105,7 +105,7 @@ def _fused(
     batch, heads, q, _ = query.shape
     examples = [slice(0, batch)] if plan.kept is None else [slice(b, b + 1) for b in range(batch)]
     large = weight is not None and heads * q * plan.k > BLOCK_ELEMENTS
-    workspace = _Workspace(bias)
+    workspace = _Workspace(bias.dtype)
     results: list[list[Tensor]] = [[] for _ in examples]
     for rows in _slices(q, FUSED_ROWS if plan.causal or large else q):
         block = (
@@ -381,7 +381,7 @@ class _Blockwise(torch.autograd.Function):
             to_bias = (torch.empty_like if table else torch.zeros_like)(bias, memory_format=torch.contiguous_format)
 
         logits_matter = to_bias is not None or any(t is not None for t in (*to_product, *to_parts))
-        slopes = _Workspace(value)
+        slopes = _Workspace(value.dtype)
         for block in plan.blocks(len(value)):
             weights = next(kept, None)
             weights = terms.weights(block) if weights is None else weights
@@ -415,7 +415,7 @@ class _Blockwise(torch.autograd.Function):
 def _unweigh(to_product: Tensor, bias: Tensor, weight: Tensor, plan: _Plan) -> Tensor:
     """From the gradient of ``bias * weight`` to that of the weight, and in place to that of the bias."""
     to_weight = weight.new_zeros(len(bias), 1, 1)
-    workspace = _Workspace(bias)
+    workspace = _Workspace(bias.dtype)
     for rows in plan.rows:
         for heads in plan.heads:
             part = to_product[heads, rows]
@@ -440,7 +440,7 @@ class _Terms:
         rest = iter(parts)
         self.parts = [tuple(next(rest) for _ in c.parts) for c in plan.compact]
         (some, *_) = (t for t in (bias, *product, *parts) if t is not None)
-        self.workspace = _Workspace(some)
+        self.workspace = _Workspace(some.dtype)
 
     def fused(self, width: int) -> bool:
         """Whether torch's kernel can do the forward pass."""
@@ -514,13 +514,13 @@ class _Terms:
 class _Workspace:
     """Memory for one block, handed out again for the next."""
 
-    def __init__(self, example: Tensor) -> None:
-        self.memory = example.new_empty(0)
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.memory = torch.empty(0, dtype=dtype)
 
     def get(self, *shape: int) -> Tensor:
         size = math.prod(shape)
         if self.memory.numel() < size:
-            self.memory = self.memory.new_empty(size)
+            self.memory = spare.empty((size,), self.memory.dtype)
         return self.memory[:size].view(shape)
 
     def times(self, one: Tensor, two: Tensor | float) -> Tensor:
