@@ -87,7 +87,7 @@ def blockwise_for_all(block: int = 64, kept: int = 0) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in changed.items():
             patch.setattr(blockwise, name, value)
-        patch.setattr(spare, "LEAST", 1)
+        patch.setattr(spare, "UNIT", 1)
         yield
 
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import BATCH, HEADS, LENGTH, assert_same, blockwise_for_all, make, padding, tokens
-from synthattn import SyntheticAttention, attend, banded, batch_free, blockwise, reference
+from synthattn import SyntheticAttention, attend, banded, batch_free, blockwise, reference, spare
 
 
 @pytest.fixture
@@ -191,6 +192,25 @@ def test_gradients_can_be_taken_twice_and_while_others_wait():
             for a, b in zip(found, expected, strict=True):
                 torch.testing.assert_close(a, b)
             other(x).square().sum().backward()
+
+
+def test_kept_weights_are_not_those_of_padding_or_the_future(monkeypatch):
+    asked = []
+    monkeypatch.setattr(spare, "empty", lambda shape, dtype: asked.append(shape) or torch.empty(shape, dtype=dtype))
+    with blockwise_for_all(10**6, 10**9):
+        make("dense+vanilla")(tokens(), key_padding_mask=padding())
+    keys = int((~padding()).sum())
+    assert (HEADS * LENGTH * keys,) in asked
+    assert (BATCH * HEADS * LENGTH * LENGTH,) not in asked
+
+
+def test_fake_tensors_go_another_way():
+    with FakeTensorMode(), blockwise_for_all():
+        layer = SyntheticAttention(12, 2, attention="dense+vanilla", max_length=16)
+        x = torch.randn(2, 16, 12, requires_grad=True)
+        layer(x).sum().backward()
+        assert x.grad is not None
+        assert x.grad.shape == x.shape
 
 
 def test_gradcheck_of_the_blocks():

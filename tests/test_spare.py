@@ -1,92 +1,139 @@
+import weakref
+
 import pytest
 import torch
 
 from synthattn import spare
+from synthattn.spare import Pool
 
 SIZE = 1031
 
 
 @pytest.fixture(autouse=True)
-def _of_its_own(monkeypatch):
-    monkeypatch.setattr(spare, "LEAST", 1)
-    monkeypatch.setattr(spare, "_spare", [])
+def _small(monkeypatch):
+    monkeypatch.setattr(spare, "UNIT", 1)
 
 
-def make(size: int = SIZE) -> torch.Tensor:
-    return spare.empty((size,), torch.float32)
+@pytest.fixture
+def pool():
+    return Pool()
 
 
-def test_memory_of_a_tensor_that_is_gone_is_used_again():
-    first = make()
+def make(pool: Pool, size: int = SIZE) -> torch.Tensor:
+    return pool.empty((size,), torch.float32)
+
+
+def test_memory_of_a_tensor_that_is_gone_is_used_again(pool):
+    first = make(pool)
     place = first.data_ptr()
     del first
-    again = spare.empty((1, SIZE - 5), torch.float32)
+    again = pool.empty((1, SIZE - 5), torch.float32)
     assert again.data_ptr() == place
     assert again.shape == (1, SIZE - 5)
+    assert again.is_contiguous()
 
 
 @pytest.mark.parametrize(
     "alias", [lambda t: t[3:], lambda t: t.detach(), lambda t: t.data, lambda t: t.view(1, -1), lambda t: t.numpy()]
 )
-def test_memory_is_not_used_again_while_anything_reads_it(alias):
-    first = make().fill_(3.0)
+def test_memory_is_not_used_again_while_anything_reads_it(pool, alias):
+    first = make(pool).fill_(3.0)
     place, other = first.data_ptr(), alias(first)
     del first
-    second = make().fill_(7.0)
+    second = make(pool).fill_(7.0)
     assert second.data_ptr() != place
     assert (torch.as_tensor(other) == 3.0).all()
 
 
-def test_what_a_graph_has_saved_is_in_use():
+def test_what_a_graph_has_saved_is_in_use(pool):
     weight = torch.ones(SIZE, requires_grad=True)
-    saved = make().fill_(3.0)
-    loss = (weight * saved).sum()
+    saved = make(pool).fill_(3.0)
+    place, loss = saved.data_ptr(), (weight * saved).sum()
     del saved
-    make().fill_(7.0)
+    make(pool).fill_(7.0)
     loss.backward()
     assert weight.grad is not None
     assert (weight.grad == 3.0).all()
-    assert len(spare._spare) == 2, "after the backward pass nobody uses either"
+    assert place in [make(pool).data_ptr(), (second := make(pool)).data_ptr()], second
 
 
-def test_another_type_takes_the_same_memory():
-    first = make()
+def test_another_type_takes_the_same_memory(pool):
+    first = make(pool)
     place = first.data_ptr()
     del first
-    second = spare.empty((SIZE // 2,), torch.float64)
+    second = pool.empty((SIZE // 2,), torch.float64)
     assert second.dtype == torch.float64
     assert second.data_ptr() == place
 
 
-def test_a_block_much_larger_than_needed_is_left_alone():
-    first = make()
+def test_a_block_much_larger_than_needed_is_left_alone(pool):
+    first = make(pool)
     place = first.data_ptr()
     del first
-    assert make(SIZE // 2 - 1).data_ptr() != place
-    assert make(SIZE + 1).data_ptr() != place
-    assert make(SIZE // 2 + 1).data_ptr() == place
+    others = [make(pool, SIZE // 2 - 1), make(pool, SIZE + 1)]
+    assert place not in [other.data_ptr() for other in others]
+    assert make(pool, SIZE // 2 + 1).data_ptr() == place
 
 
-def test_no_more_is_kept_than_allowed_and_the_oldest_goes_first(monkeypatch):
-    monkeypatch.setattr(spare, "MOST", 10 * SIZE)
-    tensors = [make(SIZE), make(SIZE + 1), make(SIZE + 2)]
-    places = [t.data_ptr() for t in tensors]
-    while tensors:
-        del tensors[0]
-    assert [block.size for block in spare._spare] == [4 * (SIZE + 1), 4 * (SIZE + 2)]
-    assert make(SIZE).data_ptr() == places[1], "the smallest that is large enough"
-    spare.release()
-    assert spare._spare == []
+def test_the_smallest_that_is_large_enough(pool):
+    tensors = [make(pool, SIZE + n) for n in (5, 2, 0)]
+    place = tensors[1].data_ptr()
+    del tensors
+    assert make(pool, SIZE + 1).data_ptr() == place
+
+
+def sizes(pool: Pool) -> list[int]:
+    pool._collect()
+    return [len(block) for block in pool.spare]
+
+
+def test_no_more_is_held_than_allowed(pool, monkeypatch):
+    monkeypatch.setattr(spare, "MOST", 12 * SIZE)
+    tensors = [make(pool) for _ in range(4)]
+    del tensors
+    assert sizes(pool) == 3 * [4 * SIZE], "the fourth was ordinary memory"
+    longer = make(pool, 2 * SIZE)
+    assert sizes(pool) == [4 * SIZE], "two had to go"
+    del longer
+    assert sizes(pool) == [4 * SIZE, 8 * SIZE]
+    pool.release()
+    assert sizes(pool) == []
+
+
+def test_released_memory_is_gone(pool):
+    make(pool)
+    pool._collect()
+    (block,) = pool.spare
+    gone = weakref.ref(block)
+    del block
+    pool.release()
+    assert gone() is None
 
 
 @pytest.mark.parametrize("size", [1, 7, SIZE])
-def test_tensors_begin_where_vectors_of_the_processor_do(size):
-    assert make(size).data_ptr() % 64 == 0
+def test_tensors_begin_where_vectors_of_the_processor_do(pool, size):
+    assert make(pool, size).data_ptr() % 64 == 0
 
 
-def test_small_tensors_are_left_to_torch(monkeypatch):
-    monkeypatch.setattr(spare, "LEAST", 4 * SIZE)
-    del (small := [make(SIZE - 1)])[0]
-    assert small == spare._spare == []
-    make(SIZE)
-    assert len(spare._spare) == 1
+def test_small_tensors_are_left_to_torch(pool, monkeypatch):
+    monkeypatch.setattr(spare, "UNIT", 4 * SIZE)
+    make(pool, SIZE - 1)
+    assert sizes(pool) == []
+    make(pool, SIZE + 1)
+    assert sizes(pool) == [8 * SIZE], "whole units"
+
+
+def test_it_can_be_written_to_where_a_view_could_not(pool):
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return pool.empty(x.shape, x.dtype).copy_(2 * x)
+
+        @staticmethod
+        def backward(ctx, grad):  # pyright: ignore[reportIncompatibleMethodOverride]
+            return 2 * grad
+
+    x = torch.ones(SIZE, requires_grad=True)
+    Twice.apply(x).mul_(3.0).sum().backward()
+    assert x.grad is not None
+    assert (x.grad == 6.0).all()

@@ -41,7 +41,8 @@ def applies(logits: Logits, value: Tensor) -> bool:
     tensors = [value, *_inputs(logits)] + ([] if logits.bias is None else [logits.bias])
     per_example = value.shape[1] * logits.query_length * logits.key_length
     return (
-        not traced(value)
+        len(value) > 0
+        and not traced(value)
         and all(t.dtype == value.dtype and t.device.type == "cpu" for t in tensors)
         and value.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cpu")
@@ -58,7 +59,7 @@ def attend(
     weight = logits.weight
     logits = Logits(_equally_scaled(logits.features, *value.shape[:2]), bias, logits.compact)
     plan = _Plan.make(logits, value, mask)
-    return _Blockwise.apply(plan, value, bias, weight, *_inputs(logits))  # pyright: ignore[reportReturnType]
+    return _Blockwise.apply(plan, value, bias, weight, *_inputs(logits)).transpose(1, 2)  # pyright: ignore
 
 
 def _equally_scaled(features: tuple[Features, ...], batch: int, heads: int) -> tuple[Features, ...]:
@@ -76,8 +77,16 @@ def _weighed_in_blocks(logits: Logits, mask: Mask, heads: int) -> bool:
     """Whether the bias is a table for every head with a weight for each, and worth being multiplied in blocks."""
     if logits.bias is None or not isinstance(logits.weight, Tensor) or mask.allowed is not None:
         return False
-    large = logits.bias.dim() == 3 and logits.bias.shape[0] == heads and logits.bias.shape[1] > 1
-    return large and logits.weight.shape in ((), (heads, 1, 1)) and logits.weight.dtype == logits.bias.dtype
+    return (
+        _is_table(logits.bias, heads)
+        and logits.weight.shape in ((), (heads, 1, 1))
+        and logits.weight.dtype == logits.bias.dtype
+    )
+
+
+def _is_table(bias: Tensor, heads: int) -> bool:
+    """Whether all examples share it, and each head and each query has a row of its own in it."""
+    return bias.dim() == 3 and bias.shape[0] == heads and bias.shape[1] > 1
 
 
 def attend_fused(
@@ -226,6 +235,13 @@ class _Plan:
                 for b in range(batch):
                     yield _Block(b, heads, rows, self.keys(b, rows.stop))
 
+    def number_of_weights(self, batch: int) -> int:
+        """Those of all blocks; not of padding, nor of the future."""
+        return sum(
+            (block.heads.stop - block.heads.start) * (block.rows.stop - block.rows.start) * _count(block.keys)
+            for block in self.blocks(batch)
+        )
+
 
 @dataclass(frozen=True)
 class _Block:
@@ -258,6 +274,10 @@ def _slices(total: int, size: int) -> list[slice]:
 def _kept_keys(keep: Tensor) -> Keys:
     count = int(keep.sum())
     return slice(0, count) if bool(keep[:count].all()) else keep.nonzero()[:, 0]
+
+
+def _count(keys: Keys) -> int:
+    return keys.stop if isinstance(keys, slice) else len(keys)
 
 
 def _take(tensor: Tensor, keys: Keys, dim: int) -> Tensor:
@@ -308,29 +328,29 @@ def _apart(joined: Tensor | None, shapes: Sequence[torch.Size], needed: Sequence
         return [None for _ in shapes]
     parts = joined.split([shape[-1] for shape in shapes], -1)
     return [
-        (_interleaved(part) if len(shape) == 4 else part.sum_to_size(shape)) if wanted else None
+        (_interleaved(part).transpose(1, 2) if len(shape) == 4 else part.sum_to_size(shape)) if wanted else None
         for part, shape, wanted in zip(parts, shapes, needed, strict=True)
     ]
 
 
-def _interleaved(heads: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batch heads length width"]:
-    """The same with the heads of a token side by side in memory, as the projections want them.
+def _interleaved(heads: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batch length heads width"]:
+    """The heads of a token side by side, as the projections want them.
 
     Products are not written there at once: into memory with gaps they take longer than with this copy.
     """
     batch, count, length, width = heads.shape
-    return spare.empty((batch, length, count, width), heads.dtype).transpose(1, 2).copy_(heads)
+    return spare.empty((batch, length, count, width), heads.dtype).copy_(heads.transpose(1, 2))
 
 
 class _Blockwise(torch.autograd.Function):
     """Inputs: the plan, value, bias and its weight (or None), queries and keys of the products, the parts of each
-    compact bias."""
+    compact bias. The output has the heads of a token side by side."""
 
     @staticmethod
     def forward(
         ctx: Any, plan: _Plan, value: Tensor, bias: Tensor | None, weight: Tensor | None, *inputs: Tensor
     ) -> Tensor:
-        batch, heads, k, width = value.shape
+        batch, heads, _, width = value.shape
         queries, keys, parts = plan.sorted(inputs)
         product = [_side_by_side(some, batch) for some in (queries, keys) if some]
         terms = _Terms(plan, bias, weight, product, parts)
@@ -338,11 +358,10 @@ class _Blockwise(torch.autograd.Function):
         if terms.fused(width):
             assert bias is not None
             query, key = product
-            result = _fused(query, key.expand(batch, -1, -1, -1), value, bias, weight, plan)
+            result = _fused(query, key.expand(batch, -1, -1, -1), value, bias, weight, plan).transpose(1, 2)
         else:
-            shape = (batch, heads, plan.rows[-1].stop)
-            found = spare.empty((*shape, width), value.dtype)
-            number = math.prod(shape) * k
+            found = spare.empty((batch, heads, plan.rows[-1].stop, width), value.dtype)
+            number = plan.number_of_weights(batch)
             keep = plan.trains and number * value.itemsize <= KEPT_BYTES
             memory = spare.empty((number,), value.dtype) if keep else None
             for block in plan.blocks(batch):
@@ -364,23 +383,23 @@ class _Blockwise(torch.autograd.Function):
         query_shapes, key_shapes, part_shapes = plan.sorted(ctx.shapes)
         products, given = 2 * bool(plan.products), len(part_shapes)
         product, parts, kept = rest[:products], rest[products : products + given], iter(rest[products + given :])
-        (grad,) = grads
+        grad = grads[0].transpose(1, 2)
         terms = _Terms(plan, bias, weight, product, parts)
 
         _, needs_value, needs_bias, needs_weight, *needs_inputs = ctx.needs_input_grad
         needs_queries, needs_keys, needs_parts = plan.sorted(needs_inputs)
-        to_product = [
+        to_query, to_key = (
             spare.empty(t.shape, t.dtype) if any(needs) else None
-            for t, needs in zip(product, (needs_queries, needs_keys)[:products], strict=True)
-        ]
+            for t, needs in zip(product or (None, None), (needs_queries, needs_keys), strict=True)
+        )
         to_parts = [torch.empty_like(t) if needed else None for t, needed in zip(parts, needs_parts, strict=True)]
         to_value = spare.empty(value.shape, value.dtype) if needs_value else None
         to_bias, table = None, False
         if needs_bias or needs_weight:
-            table = bias.dim() == 3 and bias.shape[0] == value.shape[1] and bias.shape[1] > 1
+            table = _is_table(bias, value.shape[1])
             to_bias = (torch.empty_like if table else torch.zeros_like)(bias, memory_format=torch.contiguous_format)
 
-        logits_matter = to_bias is not None or any(t is not None for t in (*to_product, *to_parts))
+        logits_matter = to_bias is not None or any(t is not None for t in (to_query, to_key, *to_parts))
         slopes = _Workspace(value.dtype)
         for block in plan.blocks(len(value)):
             weights = next(kept, None)
@@ -397,18 +416,14 @@ class _Blockwise(torch.autograd.Function):
             torch.ops.aten._softmax_backward_data.out(slope, weights, -1, weights.dtype, grad_input=slope)
             if to_bias is not None:
                 _add_bias(block.of_bias(to_bias), block.keys, slope, first=table and block.b == 0)
-            terms.backward(block, slope, to_product, to_parts)
+            terms.backward(block, slope, to_query, to_key, to_parts)
 
         to_weight = None
         if weight is not None and to_bias is not None:
             to_weight = _unweigh(to_bias, bias, weight, plan)
-        to_queries, to_keys = (
-            _apart(joined, shapes, needs)
-            for joined, shapes, needs in zip(
-                to_product or (None, None), (query_shapes, key_shapes), (needs_queries, needs_keys), strict=True
-            )
-        )
-        to_value = None if to_value is None else _interleaved(to_value)
+        to_queries = _apart(to_query, query_shapes, needs_queries)
+        to_keys = _apart(to_key, key_shapes, needs_keys)
+        to_value = None if to_value is None else _interleaved(to_value).transpose(1, 2)
         return None, to_value, to_bias, to_weight, *to_queries, *to_keys, *to_parts
 
 
@@ -484,20 +499,20 @@ class _Terms:
         self,
         block: _Block,
         slope: Float[Tensor, "heads rows keys"],
-        to_product: Sequence[Tensor | None],
+        to_query: Tensor | None,
+        to_key: Tensor | None,
         to_parts: Sequence[Tensor | None],
     ) -> None:
         """Add the gradients of one block."""
         scale = self.plan.scale
-        if self.query is not None:
-            to_query, to_key = to_product
-            if to_query is not None:
-                out = block.queries(to_query)
-                torch.baddbmm(out, slope, self._keys(block), beta=0.0, alpha=scale, out=out)
-            if to_key is not None:
-                first = block.rows.start == 0 and (block.b == 0 or to_key.dim() == 4)
-                queries = block.queries(self.query)
-                _add_product(block.across(to_key), block.keys, slope.transpose(1, 2), queries, scale, first)
+        if to_query is not None:
+            out = block.queries(to_query)
+            torch.baddbmm(out, slope, self._keys(block), beta=0.0, alpha=scale, out=out)
+        if to_key is not None:
+            assert self.query is not None
+            first = block.rows.start == 0 and (block.b == 0 or to_key.dim() == 4)
+            queries = block.queries(self.query)
+            _add_product(block.across(to_key), block.keys, slope.transpose(1, 2), queries, scale, first)
         rest = iter(to_parts)
         for n, compact in enumerate(self.plan.compact):
             targets = [next(rest) for _ in self.parts[n]]

@@ -7,65 +7,71 @@ of the CPU does not.
 
 import ctypes
 import math
+import threading
 import weakref
+from collections import deque
 
 import torch
 from torch import Tensor
 
 MOST = 2**29
-"""Bytes that are kept at the most while nobody uses them."""
-LEAST = 2**20
-"""Smaller tensors are left to torch: what they are made of does not go back to the system."""
-ALIGNMENT = 64
+"""Bytes of all blocks, in use or spare; what is wanted beyond is ordinary memory."""
+UNIT = 2**20
+"""Bytes. Blocks are multiples of it; what is smaller is left to torch, and does not go back to the system."""
 
 
-class _Block:
-    """Memory, and where in it tensors begin."""
+class Pool:
+    """Blocks of memory, each leased to one tensor and its views at a time."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.memory = bytearray(size + ALIGNMENT)
-        self.offset = -ctypes.addressof(ctypes.c_char.from_buffer(self.memory)) % ALIGNMENT
+    def __init__(self) -> None:
+        self.spare: list[Tensor] = []
+        """Those that nobody uses, the oldest first."""
+        self._leased: dict[int, tuple[weakref.ref[ctypes.Array[ctypes.c_char]], Tensor]] = {}
+        # Filled by C alone: Python code would run inside a deallocator, where an interrupt by the user is lost.
+        self._ended: deque[weakref.ref[ctypes.Array[ctypes.c_char]]] = deque()
+        self._lock = threading.RLock()
+
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Like ``torch.empty`` on the CPU."""
+        number = math.prod(shape)
+        block = self._take(-(-number * dtype.itemsize // UNIT) * UNIT) if number * dtype.itemsize >= UNIT else None
+        if block is None:
+            return torch.empty(shape, dtype=dtype, device="cpu")
+        # A storage holds on to the object that it was made from, as long as any tensor uses the storage.
+        lease = (ctypes.c_char * len(block)).from_address(block.data_ptr())
+        ref = weakref.ref(lease, self._ended.append)
+        self._leased[id(ref)] = ref, block
+        storage = torch.frombuffer(lease, dtype=dtype, count=number).untyped_storage()
+        # No view: what a function with a gradient of its own returns could then not be written to.
+        return torch.empty(0, dtype=dtype, device="cpu").set_(storage, 0, shape)  # pyright: ignore
+
+    def release(self) -> None:
+        """Give back to the system what nobody uses."""
+        with self._lock:
+            self._collect()
+            self.spare.clear()
+
+    def _take(self, size: int) -> Tensor | None:
+        """The smallest block that is large enough, unless most of it would lie idle; or a new one, if it may be."""
+        with self._lock:
+            self._collect()
+            fitting = [block for block in self.spare if size <= len(block) <= 2 * size]
+            if fitting:
+                best = min(fitting, key=len)
+                self.spare = [block for block in self.spare if block is not best]
+                return best
+            used = sum(len(block) for _, block in self._leased.values())
+            if used + size > MOST:
+                return None
+            while used + size + sum(map(len, self.spare)) > MOST:  # lengths have changed: the oldest are of no use
+                del self.spare[0]
+            return torch.empty(size, dtype=torch.uint8, device="cpu")
+
+    def _collect(self) -> None:
+        while self._ended:
+            _, block = self._leased.pop(id(self._ended.popleft()))
+            self.spare.append(block)
 
 
-_spare: list[_Block] = []
-
-
-def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Like ``torch.empty`` on the CPU, in memory that is kept for the next one when no tensor uses it any more."""
-    size = math.prod(shape) * dtype.itemsize
-    if size < LEAST:
-        return torch.empty(shape, dtype=dtype, device="cpu")
-    block = _take(size) or _Block(size)
-    # A storage holds on to the object that it was made from, as long as any tensor or view uses the storage.
-    lease = (ctypes.c_char * size).from_buffer(block.memory, block.offset)
-    weakref.finalize(lease, _give_back, block).atexit = False
-    return torch.frombuffer(lease, dtype=dtype).view(shape)
-
-
-def release() -> None:
-    """Give back to the system what nobody uses."""
-    _spare.clear()
-
-
-def _take(size: int) -> _Block | None:
-    """The smallest block that is large enough, unless most of it would lie idle."""
-    fitting = [block for block in _spare if size <= block.size <= 2 * size]
-    for block in sorted(fitting, key=lambda block: block.size):
-        try:
-            _spare.remove(block)
-        except ValueError:  # another thread was faster
-            continue
-        return block
-    return None
-
-
-def _give_back(block: _Block) -> None:
-    # Called whenever a tensor dies, in any thread, perhaps in the middle of the functions above: so there is no lock,
-    # and what was kept longest goes first where lengths have changed and nothing fits.
-    _spare.append(block)
-    while sum(block.size for block in list(_spare)) > MOST:
-        try:
-            del _spare[0]
-        except IndexError:
-            return
+_pool = Pool()
+empty, release = _pool.empty, _pool.release

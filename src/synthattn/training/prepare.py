@@ -188,7 +188,7 @@ def check_same_data(
     if all(counts) and counts[0] != counts[1]:
         raise ValueError(
             f"{source} has {sum(counts[1]):,} tokens, not {sum(counts[0]):,} as when {since}: another release of "
-            f"sentencepiece may choose others; install the one that the record names, or {way_out}"
+            f"its tokenizer's library may choose others; install the one that the record names, or {way_out}"
         )
 
 
