@@ -1,3 +1,4 @@
+import sys
 import weakref
 
 import pytest
@@ -137,3 +138,15 @@ def test_it_can_be_written_to_where_a_view_could_not(pool):
     Twice.apply(x).mul_(3.0).sum().backward()
     assert x.grad is not None
     assert (x.grad == 6.0).all()
+
+
+def test_no_python_runs_where_a_tensor_dies(pool):
+    """An interrupt that comes there would be printed and forgotten."""
+    tensors, called = [make(pool)], []
+    sys.setprofile(lambda frame, event, argument: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        tensors.clear()
+    finally:
+        sys.setprofile(None)
+    assert called == []
+    assert sizes(pool) == [4 * SIZE]
