@@ -389,7 +389,8 @@ class _Blockwise(torch.autograd.Function):
         _, needs_value, needs_bias, needs_weight, *needs_inputs = ctx.needs_input_grad
         needs_queries, needs_keys, needs_parts = plan.sorted(needs_inputs)
         to_query, to_key = (
-            spare.empty(t.shape, t.dtype) if any(needs) else None
+            # The gradient of a parameter stays where it is, and is no loan.
+            (spare.empty(t.shape, t.dtype) if t.dim() == 4 else t.new_empty(t.shape)) if any(needs) else None
             for t, needs in zip(product or (None, None), (needs_queries, needs_keys), strict=True)
         )
         to_parts = [torch.empty_like(t) if needed else None for t, needed in zip(parts, needs_parts, strict=True)]
