@@ -422,8 +422,10 @@ class _Blockwise(torch.autograd.Function):
         to_weight = None
         if weight is not None and to_bias is not None:
             to_weight = _unweigh(to_bias, bias, weight, plan)
-        to_queries = _apart(to_query, query_shapes, needs_queries)
-        to_keys = _apart(to_key, key_shapes, needs_keys)
+        # What was lent for one is used for the next, so each is given back as soon as it is copied.
+        del terms, slopes
+        to_queries, to_query = _apart(to_query, query_shapes, needs_queries), None
+        to_keys, to_key = _apart(to_key, key_shapes, needs_keys), None
         to_value = None if to_value is None else _interleaved(to_value).transpose(1, 2)
         return None, to_value, to_bias, to_weight, *to_queries, *to_keys, *to_parts
 
