@@ -24,9 +24,10 @@ class Pool:
     """Blocks of memory, each leased to one tensor and its views at a time."""
 
     def __init__(self) -> None:
-        self.spare: list[Tensor] = []
+        # Storages, not tensors: who watches what torch does shall see the tensors that are made of them, once.
+        self.spare: list[torch.UntypedStorage] = []
         """Those that nobody uses, the oldest first."""
-        self._leased: dict[int, tuple[weakref.ref[ctypes.Array[ctypes.c_char]], Tensor]] = {}
+        self._leased: dict[int, tuple[weakref.ref[ctypes.Array[ctypes.c_char]], torch.UntypedStorage]] = {}
         # Filled by C alone: Python code would run inside a deallocator, where an interrupt by the user is lost.
         self._ended: deque[weakref.ref[ctypes.Array[ctypes.c_char]]] = deque()
         self._lock = threading.RLock()
@@ -51,7 +52,7 @@ class Pool:
             self._collect()
             self.spare.clear()
 
-    def _take(self, size: int) -> Tensor | None:
+    def _take(self, size: int) -> torch.UntypedStorage | None:
         """The smallest block that is large enough, unless most of it would lie idle; or a new one, if it may be."""
         with self._lock:
             self._collect()
@@ -65,7 +66,7 @@ class Pool:
                 return None
             while used + size + sum(map(len, self.spare)) > MOST:  # lengths have changed: the oldest are of no use
                 del self.spare[0]
-            return torch.empty(size, dtype=torch.uint8, device="cpu")
+            return torch.UntypedStorage(size, device="cpu")
 
     def _collect(self) -> None:
         while self._ended:
