@@ -97,7 +97,8 @@ def student_tails(t: float, freedom: float) -> float:
     # With t = sqrt(freedom) tan(angle) the density is a power of the cosine, over angles of finite range.
     limit = math.atan(t / math.sqrt(freedom))
     inside, all_angles = (_power_of_cosine(end, freedom - 1) for end in (limit, math.pi / 2))
-    return min(1.0, max(0.0, 1.0 - inside / all_angles))
+    # What is left of one has so many digits; the next are rounding, which is another on each processor.
+    return round(min(1.0, max(0.0, 1.0 - inside / all_angles)), 12)
 
 
 def student_quantile(share: float, freedom: float) -> float:
