@@ -41,8 +41,8 @@ def applies(logits: Logits, value: Tensor) -> bool:
     tensors = [value, *_inputs(logits)] + ([] if logits.bias is None else [logits.bias])
     per_example = value.shape[1] * logits.query_length * logits.key_length
     return (
-        len(value) > 0
-        and not traced(value)
+        not traced(value)
+        and len(value) > 0
         and all(t.dtype == value.dtype and t.device.type == "cpu" for t in tensors)
         and value.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cpu")
