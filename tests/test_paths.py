@@ -202,6 +202,10 @@ def test_kept_weights_are_not_those_of_padding_or_the_future(monkeypatch):
     keys = int((~padding()).sum())
     assert (HEADS * LENGTH * keys,) in asked
     assert (BATCH * HEADS * LENGTH * LENGTH,) not in asked
+    asked.clear()
+    with blockwise_for_all(16, 10**9):  # a row at a time
+        make("dense+vanilla")(tokens(), is_causal=True)
+    assert (BATCH * HEADS * LENGTH * (LENGTH + 1) // 2,) in asked
 
 
 def test_fake_tensors_go_another_way():

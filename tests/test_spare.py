@@ -1,5 +1,6 @@
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -55,7 +56,8 @@ def test_what_a_graph_has_saved_is_in_use(pool):
     loss.backward()
     assert weight.grad is not None
     assert (weight.grad == 3.0).all()
-    assert place in [make(pool).data_ptr(), (second := make(pool)).data_ptr()], second
+    both = [make(pool), make(pool)]
+    assert place in [tensor.data_ptr() for tensor in both], "after the backward pass nobody uses it"
 
 
 def test_another_type_takes_the_same_memory(pool):
@@ -150,3 +152,17 @@ def test_no_python_runs_where_a_tensor_dies(pool):
         sys.setprofile(None)
     assert called == []
     assert sizes(pool) == [4 * SIZE]
+
+
+def test_threads_share_it(pool):
+    """Each finds in its tensors what it wrote, whatever the others do meanwhile."""
+
+    def work(number: int) -> bool:
+        fine = True
+        for turn in range(300):
+            tensors = [make(pool, SIZE + turn % 7 + n).fill_(number) for n in range(3)]
+            fine &= all(bool((tensor == number).all()) for tensor in tensors)
+        return fine
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(work, range(4)))

@@ -35,13 +35,10 @@ class Pool:
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Like ``torch.empty`` on the CPU."""
         number = math.prod(shape)
-        block = self._take(-(-number * dtype.itemsize // UNIT) * UNIT) if number * dtype.itemsize >= UNIT else None
-        if block is None:
+        lease = self._lease(-(-number * dtype.itemsize // UNIT) * UNIT) if number * dtype.itemsize >= UNIT else None
+        if lease is None:
             return torch.empty(shape, dtype=dtype, device="cpu")
         # A storage holds on to the object that it was made from, as long as any tensor uses the storage.
-        lease = (ctypes.c_char * len(block)).from_address(block.data_ptr())
-        ref = weakref.ref(lease, self._ended.append)
-        self._leased[id(ref)] = ref, block
         storage = torch.frombuffer(lease, dtype=dtype, count=number).untyped_storage()
         # No view: what a function with a gradient of its own returns could then not be written to.
         return torch.empty(0, dtype=dtype, device="cpu").set_(storage, 0, shape)  # pyright: ignore
@@ -52,21 +49,30 @@ class Pool:
             self._collect()
             self.spare.clear()
 
-    def _take(self, size: int) -> torch.UntypedStorage | None:
-        """The smallest block that is large enough, unless most of it would lie idle; or a new one, if it may be."""
+    def _lease(self, size: int) -> ctypes.Array[ctypes.c_char] | None:
         with self._lock:
             self._collect()
-            fitting = [block for block in self.spare if size <= len(block) <= 2 * size]
-            if fitting:
-                best = min(fitting, key=len)
-                self.spare = [block for block in self.spare if block is not best]
-                return best
-            used = sum(len(block) for _, block in self._leased.values())
-            if used + size > MOST:
+            block = self._take(size)
+            if block is None:
                 return None
-            while used + size + sum(map(len, self.spare)) > MOST:  # lengths have changed: the oldest are of no use
-                del self.spare[0]
-            return torch.UntypedStorage(size, device="cpu")
+            lease = (ctypes.c_char * len(block)).from_address(block.data_ptr())
+            ref = weakref.ref(lease, self._ended.append)
+            self._leased[id(ref)] = ref, block
+            return lease
+
+    def _take(self, size: int) -> torch.UntypedStorage | None:
+        """The smallest block that is large enough, unless most of it would lie idle; or a new one, if it may be."""
+        fitting = [block for block in self.spare if size <= len(block) <= 2 * size]
+        if fitting:
+            best = min(fitting, key=len)
+            self.spare = [block for block in self.spare if block is not best]
+            return best
+        used = sum(len(block) for _, block in self._leased.values())
+        if used + size > MOST:
+            return None
+        while used + size + sum(map(len, self.spare)) > MOST:  # lengths have changed: the oldest are of no use
+            del self.spare[0]
+        return torch.UntypedStorage(size, device="cpu")
 
     def _collect(self) -> None:
         while self._ended:
