@@ -93,7 +93,7 @@ def blockwise_for_all(block: int = 64, kept: int = 0) -> Iterator[None]:
 
 def with_gradients(y: Tensor, layer: SyntheticAttention, inputs: list[Tensor]) -> dict[str, Tensor]:
     """The result, and the gradient of a weighted sum of it for every input and parameter."""
-    probe = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(9))
+    probe = torch.randn(y.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(9)).to(y.dtype)
     named = {f"input {n}": t for n, t in enumerate(inputs)} | dict(layer.named_parameters())
     gradients = torch.autograd.grad((y * probe).sum(), list(named.values()), allow_unused=True)
     found = {name: g for name, g in zip(named, gradients, strict=True) if g is not None}

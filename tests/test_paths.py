@@ -235,7 +235,9 @@ def test_gradcheck_of_the_causal_product():
     columns = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
     saved, batch_free.CAUSAL_BLOCK = batch_free.CAUSAL_BLOCK, 2
     try:
-        assert torch.autograd.gradcheck(lambda w, c: batch_free._CausalProduct.apply(w.tril(), c), (weights, columns))
+        for like in (columns, columns.detach().mT.contiguous().mT.requires_grad_()):
+            assert torch.autograd.gradcheck(lambda w, c: batch_free._Product.apply(w.tril(), c, True), (weights, like))
+            assert torch.autograd.gradcheck(lambda w, c: batch_free._Product.apply(w, c, False), (weights, like))
     finally:
         batch_free.CAUSAL_BLOCK = saved
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from synthattn import banded, batch_free, blockwise
+from synthattn import banded, batch_free, blockwise, native
 from synthattn.logits import Band, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float
@@ -42,6 +42,11 @@ def attend(
     if band is not None and mask.allowed is None:
         return banded.attend(band.values, value, mask, dropout)
 
+    logits = logits.with_shared_features_as_bias()
+    if dropout == 0.0:
+        result = native.attend(logits, value, mask)
+        if result is not None:
+            return result
     mask, dead = mask.within(logits.windows()).revived(logits.query_length, value.shape[-2])
     result = _attend_live(logits, value, mask, dropout)
     return result if dead is None else result.masked_fill(dead, 0.0)
@@ -73,7 +78,6 @@ def _lone_band(logits: Logits) -> Band | None:
 
 
 def _attend_live(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
-    logits = logits.with_shared_features_as_bias()
     if _fused_applies(logits, value):
         return _fused(logits, value, mask, dropout)
     if dropout == 0.0 and blockwise.applies(logits, value):

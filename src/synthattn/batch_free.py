@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from synthattn import spare
 from synthattn.logits import Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Bool, Float
@@ -40,8 +41,7 @@ def attend(
     weights = F.dropout(weights, dropout) if dropout > 0.0 else weights
     if weights.shape[-2] == 1:  # decoding: re-ordering all values would cost more than it saves
         return weights.to(value.dtype) @ value
-    product = _product(weights.to(value.dtype), heads_first(value), mask.causal)
-    return examples_first(product, value)
+    return _results(weights.to(value.dtype), value, mask.causal)
 
 
 def exponential(logits: Logits, shared: Bool[Tensor, "q k"] | None) -> Float[Tensor, "heads q k"]:
@@ -66,7 +66,7 @@ def attend_exponential(
     ``normalized`` says that the rows of E sum to one already.
     """
     if normalized and mask.keep is None and dropout == 0.0:
-        return examples_first(_product(exponentials.to(value.dtype), heads_first(value), mask.causal), value)
+        return _results(exponentials.to(value.dtype), value, mask.causal)
     if value.dtype == torch.float16:  # a sum of hundreds of values would not fit: the normaliser first, its rest below
         exponentials = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     exponentials = exponentials.to(value.dtype)
@@ -75,8 +75,7 @@ def attend_exponential(
     if normalizer is None:
         return None
     weights = F.dropout(exponentials, dropout) if dropout > 0.0 else exponentials
-    product = _product(weights, heads_first(value, mask.keep), mask.causal)
-    return examples_first(product, value, normalizer)
+    return _results(weights, value, mask.causal, mask.keep, normalizer)
 
 
 def _normalizer(exponentials: Tensor, mask: Mask) -> Float[Tensor, "heads q #batch"] | None:
@@ -110,6 +109,47 @@ def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]
     return total if shared is None else total.masked_fill(~shared, float("-inf"))
 
 
+def _results(
+    weights: Float[Tensor, "heads q k"],
+    value: Float[Tensor, "batch heads k width"],
+    causal: bool,
+    keep: Bool[Tensor, "batch k"] | None = None,
+    normalizer: Float[Tensor, "heads q #batch"] | None = None,
+) -> Float[Tensor, "batch heads q width"]:
+    """``weights @ (m * V)`` for every example, divided by the normaliser."""
+    lines = as_lines(value)
+    if lines is None:
+        return examples_first(_product(weights, heads_first(value, keep), causal), value, normalizer)
+    batch, heads, k, width = value.shape
+    if keep is not None:
+        whole, kept = lines.view(heads, width, batch, k), keep.to(value.dtype)
+        masked = whole * kept if _recorded(value) else torch.mul(whole, kept, out=_empty(whole.shape, value))
+        lines = masked.view(lines.shape)
+    product = _product(weights, lines.mT, causal).mT.reshape(heads, width, batch, -1)
+    if normalizer is not None:
+        normalizer = normalizer.mT.unsqueeze(1).to(product.dtype)
+        product = product / normalizer if _recorded(product, normalizer) else product.div_(normalizer)
+    return product.permute(2, 0, 3, 1)
+
+
+def as_lines(heads: Float[Tensor, "batch heads k width"]) -> Float[Tensor, "heads lines k"] | None:
+    """One line for each feature and example, with all its places; None where memory is not in that order.
+
+    The transposed product of a projection makes this order, and the product with the weights keeps it, so that between
+    two projections nothing needs to be brought into another one.
+    """
+    lines = heads.permute(1, 3, 0, 2)
+    return lines.flatten(1, 2) if lines.is_contiguous() and heads.shape[-2] > 1 < heads.shape[-1] else None
+
+
+def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    return spare.empty(shape, like.dtype) if like.device.type == "cpu" else like.new_empty(shape)
+
+
+def _recorded(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+
+
 def heads_first(value: Tensor, keep: Tensor | None = None) -> Float[Tensor, "heads k columns"]:
     """Values as one matrix per head, the examples side by side, masked keys zero (if they are finite)."""
     batch, heads, k, width = value.shape
@@ -117,7 +157,7 @@ def heads_first(value: Tensor, keep: Tensor | None = None) -> Float[Tensor, "hea
     if keep is None:
         return columns.reshape(heads, k, batch * width)
     kept = keep.t()[None, :, :, None].to(value.dtype)
-    if torch.is_grad_enabled() and value.requires_grad:
+    if _recorded(value):
         return (columns * kept).reshape(heads, k, batch * width)
     result = value.new_empty(heads, k, batch, width)
     torch.mul(columns, kept, out=result)  # masks and re-orders in one pass
@@ -132,28 +172,31 @@ def examples_first(
     if normalizer is None:
         return result
     normalizer = normalizer.permute(2, 0, 1).unsqueeze(-1)
-    if torch.is_grad_enabled() and (product.requires_grad or normalizer.requires_grad):
+    if _recorded(product, normalizer):
         return result / normalizer.to(product.dtype)
     target = product.new_empty(batch, result.shape[2], heads, width).transpose(1, 2)
     return torch.div(result, normalizer.to(product.dtype), out=target)  # divides and re-orders in one pass
 
 
 def _product(weights: Tensor, columns: Tensor, causal: bool) -> Tensor:
-    if not causal or traced(weights) or weights.shape[-2] <= CAUSAL_BLOCK:
+    causal = causal and weights.shape[-2] > CAUSAL_BLOCK
+    transposed = columns.stride(-1) != 1
+    if traced(weights) or torch.is_autocast_enabled(weights.device.type) or not (causal or transposed):
         return torch.bmm(weights, columns)
-    if torch.is_autocast_enabled(weights.device.type):
-        return torch.bmm(weights, columns)
-    return _CausalProduct.apply(weights, columns)  # pyright: ignore[reportReturnType]
+    return _Product.apply(weights, columns, causal)  # pyright: ignore[reportReturnType]
 
 
-class _CausalProduct(torch.autograd.Function):
-    """``weights @ columns`` for weights that are zero above the diagonal, which are never multiplied."""
+class _Product(torch.autograd.Function):
+    """``weights @ columns`` with memory in the order that the columns have; what a causal mask has made zero, above the
+    diagonal, is never multiplied."""
 
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, columns: Tensor) -> Tensor:
+    def forward(ctx: Any, weights: Tensor, columns: Tensor, causal: bool) -> Tensor:
         ctx.save_for_backward(weights, columns)
-        result = weights.new_empty(*weights.shape[:2], columns.shape[-1])
-        for rows, keys in _causal_blocks(weights):
+        ctx.causal = causal
+        (heads, q, _), n = weights.shape, columns.shape[-1]
+        result = _empty((heads, q, n), weights) if columns.stride(-1) == 1 else _empty((heads, n, q), weights).mT
+        for rows, keys in _blocks(weights, causal):
             torch.bmm(weights[:, rows, keys], columns[:, keys], out=result[:, rows])
         return result
 
@@ -162,17 +205,23 @@ class _CausalProduct(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         weights, columns = ctx.saved_tensors
         (grad,) = grads
-        to_weights = torch.zeros_like(weights) if ctx.needs_input_grad[0] else None
-        to_columns = torch.zeros_like(columns) if ctx.needs_input_grad[1] else None
-        for rows, keys in _causal_blocks(weights):
+        new = torch.zeros_like if ctx.causal else torch.empty_like
+        to_weights = new(weights) if ctx.needs_input_grad[0] else None
+        to_columns = new(columns) if ctx.needs_input_grad[1] else None
+        for rows, keys in _blocks(weights, ctx.causal):
             if to_weights is not None:
-                torch.bmm(grad[:, rows], columns[:, keys].transpose(1, 2), out=to_weights[:, rows, keys])
+                torch.bmm(grad[:, rows], columns[:, keys].mT, out=to_weights[:, rows, keys])
             if to_columns is not None:
-                to_columns[:, keys].baddbmm_(weights[:, rows, keys].transpose(1, 2), grad[:, rows])
-        return to_weights, to_columns
+                target = to_columns[:, keys]
+                beta = 1.0 if ctx.causal else 0.0
+                torch.baddbmm(target, weights[:, rows, keys].mT, grad[:, rows], beta=beta, out=target)
+        return to_weights, to_columns, None
 
 
-def _causal_blocks(weights: Tensor) -> list[tuple[slice, slice]]:
+def _blocks(weights: Tensor, causal: bool) -> list[tuple[slice, slice]]:
+    """Rows and the keys that they are multiplied with."""
     q, k = weights.shape[-2:]
+    if not causal:
+        return [(slice(0, q), slice(0, k))]
     starts = range(0, q, CAUSAL_BLOCK)
     return [(slice(s, min(s + CAUSAL_BLOCK, q)), slice(0, min(s + CAUSAL_BLOCK, q, k))) for s in starts]

@@ -55,7 +55,7 @@ def attend(
 ) -> Float[Tensor, "batch heads q width"]:
     """Softmax(logits) @ value. Every row must keep at least one key."""
     logits = logits if _weighed_in_blocks(logits, mask, value.shape[1]) else logits.weighed()
-    bias = _with_mask(logits.bias, mask, value, logits.query_length)
+    bias = mask.added_to(logits.bias, value, logits.query_length)
     weight = logits.weight
     logits = Logits(_equally_scaled(logits.features, *value.shape[:2]), bias, logits.compact)
     plan = _Plan.make(logits, value, mask)
@@ -101,7 +101,7 @@ def attend_fused(
     """Torch's fused kernel with a bias that all examples share and that needs no gradient, times a weight."""
     if mask.allowed is not None and weight is not None:  # minus infinity times a weight of zero would not be masked
         bias, weight = bias * weight, None
-    masked = _with_mask(bias, mask, value, query.shape[-2])
+    masked = mask.added_to(bias, value, query.shape[-2])
     assert masked is not None
     plan = _Plan.make(Logits((Features(query, key, scale),)), value, mask)
     return _fused(query, key, value, masked, weight, plan)
@@ -162,17 +162,6 @@ def _inputs(logits: Logits) -> list[Tensor]:
     """In the order that :meth:`_Plan.sorted` undoes."""
     products = [f.query for f in logits.features] + [f.key for f in logits.features]
     return products + [t for c in logits.compact for t in c.parts]
-
-
-def _with_mask(bias: Tensor | None, mask: Mask, value: Tensor, q: int) -> Tensor | None:
-    """The bias with minus infinity where the mask forbids. Causal masks and padding have ways of their own, unless all
-    is per example anyway."""
-    k = value.shape[-2]
-    allowed = mask.full(q, k, value.device) if mask.per_example else mask.allowed
-    if allowed is None:
-        return bias
-    bias = value.new_zeros(1, 1, k) if bias is None else bias
-    return bias.masked_fill(~allowed, float("-inf"))
 
 
 Keys = slice | Tensor

@@ -62,6 +62,18 @@ class Mask:
             total = total & part
         return total
 
+    def added_to(
+        self, bias: Float[Tensor, "*batch #heads #q k"] | None, value: Float[Tensor, "_ heads k width"], q: int
+    ) -> Float[Tensor, "*example #heads #q k"] | None:
+        """A bias with minus infinity where ``allowed`` forbids. Causal masks and padding are left to those who skip
+        what they hide, unless all is per example anyway."""
+        k = value.shape[-2]
+        allowed = self.full(q, k, value.device) if self.per_example else self.allowed
+        if allowed is None:
+            return bias
+        bias = value.new_zeros(1, 1, k) if bias is None else bias
+        return bias.masked_fill(~allowed, float("-inf"))
+
     def revived(self, q: int, k: int) -> "tuple[Mask, Bool[Tensor, '#batch #heads #q 1'] | None]":
         """A mask without empty rows, and the rows that were empty (their result is zero), None if none were.
 

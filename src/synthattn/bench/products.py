@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from synthattn.native import kernel
+
 Shape = tuple[int, int, int, int]
 """``(count, rows, inner, columns)``: that many products of a ``(rows, inner)`` and an ``(inner, columns)`` matrix."""
 Operands = tuple[Tensor, Tensor, Tensor]
@@ -89,6 +91,30 @@ def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
     return batch * [logits, to_weights, to_value, (heads, q, k, width), (heads, k, q, width)]
 
 
+def _native(value: Tensor, bias: Any, weight: Any, queries: list[Tensor], keys: list[Tensor], *_: Any) -> list[Shape]:
+    batch, heads, k, out = value.shape
+    q, width = queries[0].shape[-2], sum(t.shape[-1] for t in queries)
+    return batch * [(heads, q, width, k), (heads, q, k, out)]
+
+
+def _native_backward(
+    above: Tensor,
+    result: Tensor,
+    needed: list[Tensor],
+    value: Tensor,
+    bias: Any,
+    weight: Any,
+    queries: list[Tensor],
+    keys: list[Tensor],
+    *_: Any,
+) -> list[Shape]:
+    batch, heads, k, out = value.shape
+    q, width = queries[0].shape[-2], sum(t.shape[-1] for t in queries)
+    again = [] if len(needed) > 1 else [(heads, q, width, k)]  # unless exponentials were kept
+    to_weights, to_value = (heads, q, out, k), (heads, k, q, out)
+    return batch * [*again, to_weights, to_value, (heads, q, k, width), (heads, k, q, width)]
+
+
 _aten = torch.ops.aten
 _READERS: dict[Any, Callable[..., list[Shape]]] = {
     _aten.mm: _mm,
@@ -98,4 +124,6 @@ _READERS: dict[Any, Callable[..., list[Shape]]] = {
     _aten.baddbmm_: lambda start, a, b, *_: _bmm(a, b),
     _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+    kernel.ATTEND: _native,
+    kernel.ATTEND_BACKWARD: _native_backward,
 }

@@ -165,13 +165,16 @@ def new(command: str, rounds: int) -> Record:
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
+    from synthattn.native.library import load
+
     found = {"python": platform.python_version()}
     for name in ("synthattn", "torch", "transformers", "linformer", "x-transformers"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    kernel = load()
+    return found | {"compiled kernel": "none" if kernel is None else Path(kernel._name).name.split(".")[1]}
 
 
 def cpu_name() -> str:

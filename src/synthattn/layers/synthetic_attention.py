@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor, nn
 
-from synthattn import batch_free
+from synthattn import batch_free, spare
 from synthattn.attend import attend, attend_plain, attention_weights
 from synthattn.layers.checks import check_positions, check_sizes, check_tokens
 from synthattn.layers.exponential_cache import ExponentialCache
@@ -14,7 +14,8 @@ from synthattn.logits import Logits
 from synthattn.masks import Mask, from_torch
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers import Mix, Mixture, Sizes, Spec, Synthesizer, Term, Tokens, build, parse
-from synthattn.synthesizers.base import Resize, split_heads
+from synthattn.synthesizers.base import Resize, is_plain_linear, split_heads
+from synthattn.tracing import traced
 
 
 class Remembered(NamedTuple):
@@ -159,7 +160,7 @@ class SyntheticAttention(nn.Module):
         query, source = self._tokens(x, memory, positions, memory_positions, offset)
         batch, q, k = x.shape[0], query.length, source.length
         mask, bias = from_torch(key_padding_mask, attn_mask, is_causal, batch, self.num_heads, q, k, offset, x.device)
-        value = memory.values if isinstance(memory, Remembered) else self._values(source.vectors)
+        value = memory.values if isinstance(memory, Remembered) else self._values(source.vectors, lines=q > 1)
 
         if bias is None and position_bias is None and not need_weights and not plain:
             y = self._forward_kept(query, source, value, mask)
@@ -274,11 +275,41 @@ class SyntheticAttention(nn.Module):
         y = self._merge(heads)
         return y if self.low_rank.holds(bound, y) else None
 
-    def _values(self, tokens: Float[Tensor, "batch k d_model"]) -> Float[Tensor, "batch heads k width"]:
-        return split_heads(self.value(tokens), self.num_heads)
+    def _values(
+        self, tokens: Float[Tensor, "batch k d_model"], lines: bool = False
+    ) -> Float[Tensor, "batch heads k width"]:
+        """With ``lines``, memory is in the order that batch-free attention reads, where that is faster."""
+        low_rank = self.low_rank is not None and not self.training and not torch.is_grad_enabled()
+        if not lines or low_rank or not self.synthesizer.batch_free or not _in_lines(self.value, tokens):
+            return split_heads(self.value(tokens), self.num_heads)
+        batch, k, _ = tokens.shape
+        weight, bias, columns = self.value.weight, self.value.bias, tokens.flatten(0, 1).t()
+        recorded = torch.is_grad_enabled() and any(t.requires_grad for t in (tokens, *self.value.parameters()))
+        out = None if recorded else spare.empty((len(weight), batch * k), tokens.dtype)
+        start = None if bias is None else bias[:, None]
+        made = torch.mm(weight, columns, out=out) if start is None else torch.addmm(start, weight, columns, out=out)
+        return made.view(self.num_heads, -1, batch, k).permute(2, 0, 3, 1)
 
     def _merge(self, heads: Float[Tensor, "batch heads q width"]) -> Float[Tensor, "batch q d_model"]:
-        return self.output(heads.transpose(1, 2).flatten(2))
+        lines = batch_free.as_lines(heads) if _in_lines(self.output, heads) else None
+        if lines is None:
+            return self.output(heads.transpose(1, 2).flatten(2))
+        weight, bias = self.output.weight.t(), self.output.bias
+        columns = lines.reshape(weight.shape[0], -1).t()
+        made = torch.mm(columns, weight) if bias is None else torch.addmm(bias, columns, weight)
+        return made.view(heads.shape[0], heads.shape[2], -1)
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, num_heads={self.num_heads}, attention={str(self.spec)!r}"
+
+
+def _in_lines(projection: nn.Linear, tensor: Tensor) -> bool:
+    """Whether the projection is nothing but a product, which may as well be computed transposed."""
+    return (
+        is_plain_linear(projection)
+        and tensor.device.type == "cpu"
+        and tensor.dtype == projection.weight.dtype
+        and tensor.numel() > 0
+        and not traced(tensor)
+        and not torch.is_autocast_enabled("cpu")
+    )

@@ -1,0 +1,131 @@
+"""What torch's fused kernel cannot do, compiled: a bias that wants a gradient, sums of several products of features.
+
+The kernel is ``attention.c``. It is there where the package was installed with a C compiler at hand, on Linux for
+processors with AVX2 or AVX-512. Elsewhere, in float64, and for biases in compact form :mod:`synthattn.blockwise` does
+the same with torch's own operations. Padding is never multiplied, nor is the future; a row without keys gives zeros.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from synthattn.logits import Logits
+from synthattn.masks import Mask
+from synthattn.native import kernel
+from synthattn.native.library import load
+from synthattn.shapes import Float, Int
+from synthattn.tracing import traced
+
+# Below this many logits per example, torch's operations are as fast.
+SMALL_EXAMPLE = 2**16
+
+
+def attend(
+    logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask
+) -> Float[Tensor, "batch heads q width"] | None:
+    """Softmax(logits) @ value, or None where the kernel is not there or cannot do it."""
+    if not _applies(logits, value):
+        return None
+    ends = None
+    if mask.keep is not None and not mask.per_example:
+        ends = _ends(mask.keep)
+        if ends is None:
+            return None
+    if mask.allowed is not None or not _weight_per_head(logits, value.shape[1]):
+        logits = logits.weighed()
+    bias = mask.added_to(logits.bias, value, logits.query_length)
+    weight = logits.weight
+    if isinstance(weight, float | int):
+        weight = value.new_tensor(weight)
+    features = logits.features
+    tensors = [value, bias, weight, *(f.query for f in features), *(f.key for f in features)]
+    trains = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    setting = [f.scale for f in features], ends, mask.causal and not mask.per_example
+    return _Attend.apply(setting, trains, *(None if t is None else _readable(t) for t in tensors))  # pyright: ignore
+
+
+def _applies(logits: Logits, value: Tensor) -> bool:
+    tensors = [value, *(t for f in logits.features for t in (f.query, f.key))]
+    tensors += [] if logits.bias is None else [logits.bias]
+    return (
+        len(logits.features) > 0
+        and (logits.bias is not None or len(logits.features) > 1)  # else torch has a kernel of its own
+        and len(logits.compact) == 0
+        and not traced(value)
+        and len(value) > 0
+        and value.shape[1] * logits.query_length * logits.key_length >= max(1, SMALL_EXAMPLE)
+        and logits.query_length > 1
+        and all(f.query.shape[:2] == value.shape[:2] for f in logits.features)
+        # Only what is a piece of memory and nothing else.
+        and all(type(t) in (Tensor, nn.Parameter) for t in tensors)
+        and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+        and not torch.is_autocast_enabled("cpu")
+        and load() is not None
+    )
+
+
+def _ends(keep: Tensor) -> Int[Tensor, "2 batch"] | None:
+    """The first key of each example and the one after its last; None where there is padding between them."""
+    marks = keep.to(torch.uint8)
+    first, count = marks.argmax(1), marks.sum(1)
+    last = torch.where(count == 0, first, keep.shape[1] - marks.flip(1).argmax(1))
+    return torch.stack([first, last]) if torch.equal(last - first, count) else None
+
+
+def _weight_per_head(logits: Logits, heads: int) -> bool:
+    weight = logits.weight
+    if not isinstance(weight, Tensor):
+        return True
+    return weight.dtype == torch.float32 and weight.shape in ((), (1, 1, 1), (heads, 1, 1))
+
+
+def _readable(tensor: Tensor) -> Tensor:
+    """The kernel reads rows whose numbers follow each other."""
+    return tensor if tensor.dim() == 0 or tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+
+
+class _Attend(torch.autograd.Function):
+    """Inputs: scales of the products, ends of the keys and whether it is causal; whether a backward pass may follow,
+    which can no longer be told inside; value, bias and its weight (or None), queries and keys of the products."""
+
+    @staticmethod
+    def forward(ctx: Any, setting: Any, trains: bool, *tensors: Tensor | None) -> Tensor:
+        scales, ends, causal = setting
+        value, bias, weight, *features = tensors
+        n = len(scales)
+        queries, keys = features[:n], features[n:]
+        result, *needed = kernel.ATTEND(value, bias, weight, queries, keys, scales, ends, causal, trains)
+        if trains:
+            ctx.save_for_backward(result, *tensors, *needed)
+            ctx.setting, ctx.given = setting, len(tensors)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        scales, ends, causal = ctx.setting
+        result, *rest = ctx.saved_tensors
+        (value, bias, weight, *features), needed = rest[: ctx.given], rest[ctx.given :]
+        n, wanted = len(scales), list(ctx.needs_input_grad[2:])
+        found = iter(
+            kernel.ATTEND_BACKWARD(
+                _readable(grads[0]),
+                result,
+                needed,
+                value,
+                bias,
+                weight,
+                features[:n],
+                features[n:],
+                scales,
+                ends,
+                causal,
+                wanted,
+            )
+        )
+        return None, None, *(next(found) if want else None for want in wanted)
+
+
+__all__ = ["attend", "kernel", "load"]

@@ -1,0 +1,639 @@
+/* softmax(scale * Q K^T + weight * bias) V for float32 on the CPU, and its gradient, that of the bias included.
+ *
+ * Torch's fused kernel has no gradient for a bias and takes one product of features, as wide as the values. This one
+ * works as it does, with blocks of logits that stay in the cache of a core. Products of small matrices are written here,
+ * because what happens to a block of logits between two of them, bias, exponential, slope, gradient of the bias, is done
+ * while it is in registers.
+ *
+ * The same source is compiled for several instruction sets. Threads are those of the OpenMP that torch has loaded:
+ * a second set of them would fight with the first.
+ */
+
+#include <math.h>
+#include <omp.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+enum { W = 16, NV = 4 };
+#else
+enum { W = 8, NV = 2 };
+#endif
+/* A tile of a product is MR rows of NR columns, which fills the registers. */
+enum { MR = 6, NR = W * NV };
+/* As many rows of a right-hand side as fit the innermost cache beside what is multiplied with them. */
+enum { DEPTH = 2048 * 4 / NR };
+/* A block of logits, which stays in the cache of a core with all that is multiplied to make it, and with its slopes.
+ * Multiples of MR and NR. Rows of a block do not lie a power of two apart: they would be in the same few places of the
+ * cache. */
+enum { ROWS = 132, KEYS = 512, STRIDE = KEYS + W };
+
+typedef float vec __attribute__((vector_size(4 * W)));
+typedef int32_t ints __attribute__((vector_size(4 * W)));
+typedef float loose __attribute__((vector_size(4 * W), aligned(4), may_alias));
+
+#define INLINE static inline __attribute__((always_inline))
+/* Compiled apart, so that the sums of a tile stay in registers whatever is around it. */
+#define APART static __attribute__((noinline))
+/* Unrolled: what is counted are registers. */
+#define FOR_EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
+
+typedef int64_t size;
+
+/* Rows of floats by example, head and place, in strides of floats; an axis that is shared has stride 0. Gradients that
+ * several threads add to have a copy for each part of the rows, a split. */
+typedef struct {
+    float *data;
+    size batch, head, row, width, split;
+} Rows;
+
+/* Mirrored by native/__init__.py. */
+typedef struct {
+    size batch, heads, q, k, products, causal, threads;
+    const Rows *query, *key; /* for each product */
+    const float *scale;      /* of each product */
+    Rows value;
+    Rows bias;           /* no data: none */
+    const float *weight; /* of the bias, for each head; NULL for 1 */
+    const size *first, *last; /* the keys of each example, NULL for all */
+    float *workspace;
+} Problem;
+
+typedef struct {
+    Rows result;
+    float *peaks; /* (batch, heads, q): the logarithm of the sum of exponentials of each row, or NULL */
+    /* The exponentials of each block and the peaks that these are relative to, or NULL. Where there are several
+     * products, it takes longer to compute them again than to read them. */
+    float *kept, *kept_peaks;
+} Forward;
+
+typedef struct {
+    Rows above, result;
+    const float *peaks;
+    float *kept, *kept_peaks;
+    size splits; /* parts of the rows, each with gradients of keys and values of its own */
+    const Rows *to_query, *to_key; /* for each product; no data: not wanted */
+    Rows to_value, to_bias;
+    float *to_weight; /* (splits, heads) */
+} Backward;
+
+/* What this was compiled from: structures that differ from those of Python would be read as something else. */
+const char *const synthattn_source = SOURCE;
+
+INLINE size least(size a, size b) { return a < b ? a : b; }
+INLINE size most(size a, size b) { return a > b ? a : b; }
+INLINE size round_up(size n, size unit) { return (n + unit - 1) / unit * unit; }
+
+INLINE float *row_of(const Rows *rows, size b, size h, size r) {
+    return rows->data + b * rows->batch + h * rows->head + r * rows->row;
+}
+
+INLINE vec load(const float *from, size left) {
+    if (left >= W) return *(const loose *)from;
+    vec result = {0};
+    if (left > 0) memcpy(&result, from, (size_t)left * sizeof(float));
+    return result;
+}
+
+INLINE void store(float *to, vec x, size left) {
+    if (left >= W)
+        *(loose *)to = x;
+    else if (left > 0)
+        memcpy(to, &x, (size_t)left * sizeof(float));
+}
+
+INLINE float sum_of(vec x) {
+    float total = 0;
+    for (int i = 0; i < W; i++) total += x[i];
+    return total;
+}
+
+/* exp(x) for x <= 0, within two units of the last place; zero where it would be below the smallest numbers. */
+INLINE vec exponential(vec x) {
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, which is in the lowest bits */
+    vec shifted = x * 1.44269504088896341f + magic;
+    vec n = shifted - magic;
+    vec r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    ints power = (ints)p + ((ints)shifted << 23);
+    return (vec)(power & ~(x < -86.5f)); /* NaN stays what it is */
+}
+
+/* Products ------------------------------------------------------------------------------------------------------- */
+
+/* acc += A B for MR rows of A and the NR columns of a panel of B, whose rows follow each other. */
+INLINE void multiply(vec acc[MR][NV], const float *a, size a_row, size a_step, const float *b, size depth) {
+    for (size d = 0; d < depth; d++) {
+        vec right[NV];
+        FOR_EACH(v, NV) right[v] = *(const loose *)(b + d * NR + v * W);
+        FOR_EACH(m, MR) {
+            float left = a[m * a_row + d * a_step];
+            FOR_EACH(v, NV) acc[m][v] += left * right[v];
+        }
+    }
+}
+
+/* C += A B. A may be read up to a whole tile; panels of B are next to each other. */
+INLINE void accumulate(float *c, size c_row, size rows, size panels, const float *a, size a_row, size a_step,
+                       const float *b, size depth) {
+    for (size start = 0; start < depth; start += DEPTH) {
+        size part = least(DEPTH, depth - start);
+        for (size p = 0; p < panels; p++) {
+            for (size r = 0; r < rows; r += MR) {
+                vec acc[MR][NV] = {0};
+                float *tile = c + r * c_row + p * NR;
+                size count = least(MR, rows - r);
+                multiply(acc, a + r * a_row + start * a_step, a_row, a_step, b + (p * depth + start) * NR, part);
+                /* Added at the end: a sum of sums loses fewer digits than one long sum. */
+                FOR_EACH(m, MR) FOR_EACH(v, NV) if (m < count) *(loose *)(tile + m * c_row + v * W) += acc[m][v];
+            }
+        }
+    }
+}
+
+APART void times(float *c, size c_row, size rows, size panels, const float *a, size a_row, const float *b,
+                  size depth) {
+    accumulate(c, c_row, rows, panels, a, a_row, 1, b, depth);
+}
+
+APART void transposed_times(float *c, size c_row, size rows, size panels, const float *a, size a_row, const float *b,
+                             size depth) {
+    accumulate(c, c_row, rows, panels, a, 1, a_row, b, depth);
+}
+
+/* Packing -------------------------------------------------------------------------------------------------------- */
+
+/* The columns [column, column + width) of panels of NR columns with `height` rows each; the rest is left alone. */
+static void pack_rows(float *to, size height, size column, const float *from, size row, size rows, size width,
+                      float factor) {
+    for (size c = 0; c < width;) {
+        size panel = (column + c) / NR, inside = (column + c) % NR, part = least(NR - inside, width - c);
+        float *target = to + panel * height * NR + inside;
+        for (size r = 0; r < rows; r++)
+            for (size i = 0; i < part; i++) target[r * NR + i] = factor * from[r * row + c + i];
+        c += part;
+    }
+}
+
+/* W rows of W floats, transposed: interleaving the first half of the rows with the second, as often as 2 divides W. */
+INLINE void transpose(vec lines[W]) {
+    ints low, high;
+    FOR_EACH(i, W) {
+        low[i] = i / 2 + i % 2 * W;
+        high[i] = low[i] + W / 2;
+    }
+    for (int half = 1; half < W; half *= 2) {
+        vec next[W];
+        FOR_EACH(i, W / 2) {
+            next[2 * i] = __builtin_shuffle(lines[i], lines[i + W / 2], low);
+            next[2 * i + 1] = __builtin_shuffle(lines[i], lines[i + W / 2], high);
+        }
+        FOR_EACH(i, W) lines[i] = next[i];
+    }
+}
+
+/* Rows as the columns of panels: panel, feature, column. Missing columns of the last panel are zero. */
+static void pack_columns(float *to, size features, size feature, const float *from, size row, size rows, size width) {
+    for (size start = 0; start < round_up(rows, NR); start += W) {
+        float *target = to + start / NR * NR * features + feature * NR + start % NR;
+        const float *source = from + start * row;
+        for (size c = 0; c < width; c += W) {
+            vec lines[W];
+            FOR_EACH(i, W) lines[i] = start + i < rows ? load(source + i * row + c, width - c) : (vec){0};
+            transpose(lines);
+            FOR_EACH(i, W) if (c + i < width) *(loose *)(target + (c + i) * NR) = lines[i];
+        }
+    }
+}
+
+/* Blocks of logits ----------------------------------------------------------------------------------------------- */
+
+/* Some rows and keys of one example and head. */
+typedef struct {
+    size b, h, row, rows, key, keys; /* keys are counted from the beginning of the example, padding included */
+} Block;
+
+/* The keys of an example. */
+INLINE size first_key(const Problem *p, size b) { return p->first ? p->first[b] : 0; }
+INLINE size last_key(const Problem *p, size b) { return p->last ? p->last[b] : p->k; }
+
+/* How many keys of a block its row r may see. */
+INLINE size seen_by(const Problem *p, const Block *at, size r) {
+    return p->causal ? most(0, least(at->keys, at->row + r + 1 - at->key)) : at->keys;
+}
+
+/* What a thread works on. */
+typedef struct {
+    size features, f_pad, d_pad; /* of queries and keys; the same and the width of values, rounded up to panels */
+    float *block, *logits, *slopes; /* of a block; logits are there or among what is kept */
+    float *queries, *query_panels;
+    float *above, *above_panels; /* of its rows; in the forward pass, the result */
+    float *keys, *key_panels, *to_keys, *values, *to_values; /* of its keys; in the forward pass, of all */
+    float *to_queries, *all_sums;                            /* of all rows */
+    float factors[ROWS], sums[ROWS]; /* what exponentials must be multiplied with to be weights; sum_j P_j dP_j */
+} Work;
+
+static float *take(float **rest, size number) {
+    float *result = *rest;
+    *rest += round_up(number, 64); /* whole lines of the cache: vectors that lie across two of them are slow */
+    return result;
+}
+
+/* Divides memory up, and returns how much of it is used. */
+static size divide(const Problem *p, float *memory, int backward, Work *w) {
+    float *start = memory;
+    w->features = 0;
+    for (size i = 0; i < p->products; i++) w->features += p->query[i].width;
+    w->f_pad = round_up(w->features, NR);
+    w->d_pad = round_up(p->value.width, NR);
+    size keys = backward ? KEYS : round_up(p->k, NR);
+    w->logits = w->block = take(&memory, ROWS * STRIDE);
+    w->queries = take(&memory, ROWS * w->features);
+    w->above = take(&memory, ROWS * w->d_pad);
+    w->keys = take(&memory, keys * w->features);
+    w->values = take(&memory, keys * w->d_pad);
+    if (backward) {
+        w->slopes = take(&memory, ROWS * STRIDE);
+        w->query_panels = take(&memory, ROWS * w->f_pad);
+        w->above_panels = take(&memory, ROWS * w->d_pad);
+        w->key_panels = take(&memory, KEYS * w->f_pad);
+        w->to_keys = take(&memory, KEYS * w->f_pad);
+        w->to_values = take(&memory, KEYS * w->d_pad);
+        w->to_queries = take(&memory, p->q * w->f_pad);
+        w->all_sums = take(&memory, p->q);
+    }
+    return memory - start;
+}
+
+/* How many floats of workspace the threads need together. */
+size synthattn_workspace(const Problem *p, size backward) {
+    Work nowhere;
+    return divide(p, p->workspace, (int)backward, &nowhere) * p->threads;
+}
+
+/* What is kept of a block: how many blocks are before it, with one row of peaks each. */
+INLINE size place_of(const Problem *p, const Block *at) {
+    size high = (p->q + ROWS - 1) / ROWS, wide = (p->k + KEYS - 1) / KEYS;
+    size column = (at->key - first_key(p, at->b)) / KEYS;
+    return (((at->b * p->heads + at->h) * high + at->row / ROWS) * wide + column) * ROWS;
+}
+
+/* How many rows of STRIDE floats, or of one, are kept of all blocks. */
+size synthattn_kept_rows(const Problem *p) {
+    return p->batch * p->heads * ((p->q + ROWS - 1) / ROWS) * ((p->k + KEYS - 1) / KEYS) * ROWS;
+}
+
+size synthattn_stride(void) { return STRIDE; }
+
+static void pack_keys(const Problem *p, const Work *w, size b, size h, size key, size keys) {
+    size feature = 0;
+    for (size i = 0; i < p->products; i++) {
+        const Rows *from = &p->key[i];
+        pack_columns(w->keys, w->features, feature, row_of(from, b, h, key), from->row, keys, from->width);
+        feature += from->width;
+    }
+}
+
+static void pack_queries(const Problem *p, const Work *w, const Block *at) {
+    size feature = 0;
+    for (size i = 0; i < p->products; i++) {
+        const Rows *query = &p->query[i];
+        for (size r = 0; r < at->rows; r++) {
+            const float *from = row_of(query, at->b, at->h, at->row + r);
+            for (size c = 0; c < query->width; c++) w->queries[r * w->features + feature + c] = p->scale[i] * from[c];
+        }
+        feature += query->width;
+    }
+}
+
+/* The same part of six rows of a table, NR columns wide; where `left` says so, only the first of these are there. A row
+ * beyond the last, whose result nobody looks at, is read as the last. */
+typedef struct {
+    float *line[MR];
+    size left;
+} Patch;
+
+INLINE Patch patch_of(const Rows *table, const Block *at, size r, size column) {
+    Patch result = {.left = at->keys - column};
+    FOR_EACH(m, MR)
+    result.line[m] = row_of(table, at->b, at->h, at->row + least(r + m, at->rows - 1)) + at->key + column;
+    return result;
+}
+
+/* Ask for it before the product that it is added to. */
+INLINE void expect(const Patch *patch) {
+    FOR_EACH(m, MR) FOR_EACH(v, NR / 16) __builtin_prefetch(patch->line[m] + v * 16);
+}
+
+/* Q K^T + weight * bias, or, where a peak for each row is given, the exponential of the difference. */
+APART void logits_of(const Problem *p, const Work *w, const Block *at, const float *keys, const float *peaks) {
+    float weight = p->weight ? p->weight[at->h] : 1.0f;
+    for (size column = 0; column < at->keys; column += NR) {
+        for (size r = 0; r < at->rows; r += MR) {
+            vec acc[MR][NV] = {0};
+            Patch bias = {.left = 0};
+            if (p->bias.data) {
+                bias = patch_of(&p->bias, at, r, column);
+                expect(&bias);
+            }
+            multiply(acc, w->queries + r * w->features, w->features, 1, keys + column * w->features, w->features);
+            float *tile = w->logits + r * STRIDE + column;
+            if (bias.left >= NR)
+                FOR_EACH(m, MR) FOR_EACH(v, NV) acc[m][v] += weight * *(loose *)(bias.line[m] + v * W);
+            else if (bias.left > 0)
+                FOR_EACH(m, MR) FOR_EACH(v, NV) acc[m][v] += weight * load(bias.line[m] + v * W, bias.left - v * W);
+            FOR_EACH(m, MR) FOR_EACH(v, NV) *(loose *)(tile + m * STRIDE + v * W) = acc[m][v];
+            for (size m = 0; peaks && m < least(MR, at->rows - r); m++)
+                FOR_EACH(v, NV) {
+                    loose *place = (loose *)(tile + m * STRIDE + v * W);
+                    *place = exponential(*place - peaks[r + m]);
+                }
+        }
+    }
+}
+
+/* No weight for keys that a row may not see, up to the end of the last panel. */
+INLINE void clear_beyond(float *line, size seen, size keys) {
+    size end = round_up(keys, NR);
+    if (seen < end) memset(line + seen, 0, (size_t)(end - seen) * sizeof(float));
+}
+
+/* Forward -------------------------------------------------------------------------------------------------------- */
+
+/* The highest of some logits and the peak so far; what is beyond the last one becomes minus infinity. */
+static float highest_of(float *line, size seen, float peak) {
+    for (size i = seen; i < round_up(seen, W); i++) line[i] = -INFINITY;
+    vec top = *(loose *)line;
+    for (size i = W; i < seen; i += W) {
+        vec x = *(loose *)(line + i);
+        ints larger = x > top;
+        top = (vec)(((ints)x & larger) | ((ints)top & ~larger));
+    }
+    FOR_EACH(i, W) peak = top[i] > peak ? top[i] : peak;
+    return peak;
+}
+
+/* Logits to exp(logits - peak); returns their sum. */
+static float exponentials_of(float *line, size seen, float peak) {
+    vec total = {0};
+    for (size i = 0; i < seen; i += W) {
+        vec e = exponential(*(loose *)(line + i) - peak);
+        *(loose *)(line + i) = e;
+        total += e;
+    }
+    return sum_of(total);
+}
+
+/* The exponentials of a block, relative to the peaks of its rows so far; what was found before follows these. */
+static void soften(const Problem *p, const Work *w, const Block *at, float *peaks, float *totals) {
+    for (size r = 0; r < at->rows; r++) {
+        float *line = w->logits + r * STRIDE;
+        size seen = seen_by(p, at, r);
+        float peak = seen > 0 ? highest_of(line, seen, peaks[r]) : peaks[r];
+        if (peak == -INFINITY) seen = 0; /* the bias forbids all keys until now */
+        if (seen > 0) {
+            float total = exponentials_of(line, seen, peak);
+            if (peak != peaks[r] && totals[r] != 0) { /* NaN, too, goes this way */
+                float factor = expf(peaks[r] - peak);
+                totals[r] *= factor;
+                for (size i = 0; i < w->d_pad; i++) w->above[r * w->d_pad + i] *= factor;
+            }
+            totals[r] += total;
+            peaks[r] = peak;
+        }
+        clear_beyond(line, seen, at->keys);
+    }
+}
+
+static void forward_rows(const Problem *p, const Forward *f, Work *w, size b, size h, size from, size to) {
+    size first = first_key(p, b), last = p->causal ? least(last_key(p, b), to) : last_key(p, b);
+    size number = most(0, last - first);
+    pack_keys(p, w, b, h, first, number);
+    pack_rows(w->values, number, 0, row_of(&p->value, b, h, first), p->value.row, number, p->value.width, 1.0f);
+
+    for (size row = from; row < to; row += ROWS) {
+        float peaks[ROWS], totals[ROWS];
+        size rows = least(ROWS, to - row), end = p->causal ? least(last, row + rows) : last;
+        for (size r = 0; r < rows; r++) peaks[r] = -INFINITY, totals[r] = 0;
+        memset(w->above, 0, (size_t)(ROWS * w->d_pad) * sizeof(float));
+        for (size key = first; key < end; key += KEYS) {
+            Block at = {b, h, row, rows, key, least(KEYS, end - key)};
+            if (key == first) pack_queries(p, w, &at);
+            if (f->kept) w->logits = f->kept + place_of(p, &at) * STRIDE;
+            logits_of(p, w, &at, w->keys + (key - first) * w->features, NULL);
+            soften(p, w, &at, peaks, totals);
+            if (f->kept) memcpy(f->kept_peaks + place_of(p, &at), peaks, (size_t)rows * sizeof(float));
+            for (size panel = 0; panel < w->d_pad / NR; panel++)
+                times(w->above + panel * NR, w->d_pad, rows, 1, w->logits, STRIDE,
+                      w->values + (panel * number + key - first) * NR, at.keys);
+        }
+        for (size r = 0; r < rows; r++) {
+            float *target = row_of(&f->result, b, h, row + r), *line = w->above + r * w->d_pad;
+            float inverse = totals[r] == 0 ? 0 : 1 / totals[r]; /* a row without keys gives zeros */
+            for (size i = 0; i < p->value.width; i++) target[i] = inverse * line[i];
+            /* Relative to infinity, all exponentials of a row without keys are zero. */
+            if (f->peaks)
+                f->peaks[(b * p->heads + h) * p->q + row + r] = totals[r] == 0 ? INFINITY : peaks[r] + logf(totals[r]);
+        }
+    }
+}
+
+void synthattn_forward(const Problem *p, const Forward *f) {
+    size pairs = p->batch * p->heads;
+    /* Few examples and heads for many threads: rows are divided, too. */
+    size parts = pairs % p->threads == 0 ? 1 : least((p->q + ROWS - 1) / ROWS, (4 * p->threads + pairs - 1) / pairs);
+    size height = round_up((p->q + parts - 1) / parts, ROWS);
+#pragma omp parallel num_threads(p->threads)
+    {
+        Work work;
+        size each = divide(p, p->workspace, 0, &work);
+        divide(p, p->workspace + each * omp_get_thread_num(), 0, &work);
+#pragma omp for schedule(dynamic)
+        for (size task = 0; task < pairs * parts; task++) {
+            size pair = task / parts, from = task % parts * height, to = least(p->q, from + height);
+            if (from < to) forward_rows(p, f, &work, pair % p->batch, pair / p->batch, from, to);
+        }
+    }
+}
+
+/* Backward ------------------------------------------------------------------------------------------------------- */
+
+/* dS = P * (dP - sum_j P_j dP_j), where dP = dY V^T is made here, and what the bias gets of it. Returns the gradient of
+ * the weight of the bias. */
+APART double slopes_of(const Problem *p, const Backward *g, const Work *w, const Block *at, size split) {
+    float weight = p->weight ? p->weight[at->h] : 1.0f;
+    size width = p->value.width;
+    double to_weight = 0;
+    for (size column = 0; column < at->keys; column += NR) {
+        vec part = {0};
+        for (size r = 0; r < at->rows; r += MR) {
+            vec acc[MR][NV] = {0};
+            Patch to_bias = patch_of(&g->to_bias, at, r, split * g->to_bias.split + column);
+            if (g->to_bias.data) expect(&to_bias);
+            multiply(acc, w->above + r * width, width, 1, w->values + column * width, width);
+            float *tile = w->slopes + r * STRIDE + column, *weights = w->logits + r * STRIDE + column;
+            FOR_EACH(m, MR)
+            FOR_EACH(v, NV) {
+                size place = m * STRIDE + v * W;
+                *(loose *)(tile + place) = (acc[m][v] - w->sums[r + m]) * *(loose *)(weights + place);
+            }
+            for (size m = 0; m < least(MR, at->rows - r); m++)
+                FOR_EACH(v, NV) {
+                    size left = at->keys - column - v * W;
+                    vec slope = *(loose *)(tile + m * STRIDE + v * W);
+                    if (g->to_bias.data) {
+                        float *target = to_bias.line[m] + v * W;
+                        store(target, load(target, left) + weight * slope, left);
+                    }
+                    if (g->to_weight)
+                        part += slope * load(row_of(&p->bias, at->b, at->h, at->row + r + m) + at->key + column + v * W, left);
+                }
+        }
+        to_weight += sum_of(part);
+    }
+    return to_weight;
+}
+
+/* The gradient of the result, as the left-hand side of a product and as the right-hand side of another. The factors of
+ * the weights are in it, so that these need not be touched. */
+static void pack_above(const Problem *p, const Backward *g, Work *w, const Block *at) {
+    size width = p->value.width;
+    for (size r = 0; r < at->rows; r++) {
+        const float *from = row_of(&g->above, at->b, at->h, at->row + r);
+        for (size i = 0; i < width; i++) w->above[r * width + i] = w->factors[r] * from[i];
+        w->sums[r] = w->factors[r] * w->all_sums[at->row + r];
+    }
+    pack_rows(w->above_panels, at->rows, 0, w->above, width, at->rows, width, 1.0f);
+}
+
+/* The weights of a block, but for a factor for each row. */
+static void weights_of(const Problem *p, const Backward *g, Work *w, const Block *at) {
+    const float *peaks = g->peaks + (at->b * p->heads + at->h) * p->q + at->row;
+    if (g->kept) {
+        size place = place_of(p, at);
+        w->logits = g->kept + place * STRIDE;
+        for (size r = 0; r < at->rows; r++) w->factors[r] = expf(g->kept_peaks[place + r] - peaks[r]);
+    } else {
+        pack_queries(p, w, at);
+        logits_of(p, w, at, w->keys, peaks);
+        for (size r = 0; r < at->rows; r++) {
+            clear_beyond(w->logits + r * STRIDE, seen_by(p, at, r), at->keys);
+            w->factors[r] = 1;
+        }
+    }
+}
+
+/* sum_j P_j dP_j, which is the product of the result with its gradient. */
+static void sum_rows(const Problem *p, const Backward *g, const Work *w, size b, size h, size from, size to) {
+    size width = p->value.width;
+    for (size row = from; row < to; row++) {
+        const float *above = row_of(&g->above, b, h, row), *result = row_of(&g->result, b, h, row);
+        vec total = {0};
+        for (size i = 0; i < width; i += W) total += load(above + i, width - i) * load(result + i, width - i);
+        w->all_sums[row] = sum_of(total);
+    }
+}
+
+/* Features of several products side by side, as the right-hand side of a product. */
+static void pack_features(const Problem *p, const Rows *some, float *to, size b, size h, size row, size rows) {
+    size column = 0;
+    for (size i = 0; i < p->products; i++) {
+        pack_rows(to, rows, column, row_of(&some[i], b, h, row), some[i].row, rows, some[i].width, p->scale[i]);
+        column += some[i].width;
+    }
+}
+
+/* Some rows of a gradient to where they belong; where all examples share them, they are added up. */
+static void put(const Rows *to, size split, size b, size h, size row, size rows, const float *from, size stride) {
+    for (size r = 0; r < rows && to->data; r++) {
+        float *target = row_of(to, b, h, row + r) + split * to->split;
+        const float *line = from + r * stride;
+        if (b > 0 && to->batch == 0)
+            for (size c = 0; c < to->width; c++) target[c] += line[c];
+        else
+            memcpy(target, line, (size_t)to->width * sizeof(float));
+    }
+}
+
+/* No gradient for keys that nobody looks at. */
+static void put_zeros(const Rows *to, size split, size b, size h, size row, size end) {
+    for (; row < end && to->data && (b == 0 || to->batch != 0); row++)
+        memset(row_of(to, b, h, row) + split * to->split, 0, (size_t)to->width * sizeof(float));
+}
+
+static double backward_example(const Problem *p, const Backward *g, Work *w, size b, size h, size split,
+                               size from, size to) {
+    int query_wanted = 0, key_wanted = 0;
+    for (size i = 0; i < p->products; i++) {
+        query_wanted |= g->to_query[i].data != NULL;
+        key_wanted |= g->to_key[i].data != NULL;
+    }
+    int slope_wanted = query_wanted || key_wanted || g->to_bias.data || g->to_weight;
+    size first = first_key(p, b), last = p->causal ? least(last_key(p, b), to) : last_key(p, b);
+    double to_weight = 0;
+    sum_rows(p, g, w, b, h, from, to);
+    memset(w->to_queries, 0, (size_t)((to - from) * w->f_pad) * sizeof(float));
+
+    for (size key = first; key < last; key += KEYS) {
+        size keys = least(KEYS, last - key);
+        if (!g->kept) pack_keys(p, w, b, h, key, keys);
+        pack_columns(w->values, p->value.width, 0, row_of(&p->value, b, h, key), p->value.row, keys, p->value.width);
+        if (query_wanted) pack_features(p, p->key, w->key_panels, b, h, key, keys);
+        memset(w->to_keys, 0, (size_t)(KEYS * w->f_pad) * sizeof(float));
+        memset(w->to_values, 0, (size_t)(KEYS * w->d_pad) * sizeof(float));
+
+        for (size row = from; row < to; row += ROWS) {
+            size rows = least(ROWS, to - row), end = p->causal ? least(keys, row + rows - key) : keys;
+            if (end <= 0) continue;
+            Block at = {b, h, row, rows, key, end};
+            weights_of(p, g, w, &at);
+            pack_above(p, g, w, &at);
+            if (g->to_value.data)
+                transposed_times(w->to_values, w->d_pad, end, w->d_pad / NR, w->logits, STRIDE, w->above_panels, rows);
+            if (!slope_wanted) continue;
+            to_weight += slopes_of(p, g, w, &at, split);
+            if (key_wanted) {
+                pack_features(p, p->query, w->query_panels, b, h, row, rows);
+                transposed_times(w->to_keys, w->f_pad, end, w->f_pad / NR, w->slopes, STRIDE, w->query_panels, rows);
+            }
+            for (size panel = 0; panel < w->f_pad / NR && query_wanted; panel++)
+                times(w->to_queries + (row - from) * w->f_pad + panel * NR, w->f_pad, rows, 1, w->slopes, STRIDE,
+                      w->key_panels + panel * keys * NR, end);
+        }
+        for (size i = 0, column = 0; i < p->products; column += p->key[i++].width)
+            put(&g->to_key[i], split, b, h, key, keys, w->to_keys + column, w->f_pad);
+        put(&g->to_value, split, b, h, key, keys, w->to_values, w->d_pad);
+    }
+    for (size i = 0, column = 0; i < p->products; column += p->query[i++].width) {
+        put(&g->to_query[i], 0, b, h, from, to - from, w->to_queries + column, w->f_pad);
+        put_zeros(&g->to_key[i], split, b, h, 0, least(first, p->k));
+        put_zeros(&g->to_key[i], split, b, h, most(first, last), p->k);
+    }
+    put_zeros(&g->to_value, split, b, h, 0, least(first, p->k));
+    put_zeros(&g->to_value, split, b, h, most(first, last), p->k);
+    return to_weight;
+}
+
+void synthattn_backward(const Problem *p, const Backward *g) {
+    size height = round_up((p->q + g->splits - 1) / g->splits, ROWS);
+#pragma omp parallel num_threads(p->threads)
+    {
+        Work work;
+        size each = divide(p, p->workspace, 1, &work);
+        divide(p, p->workspace + each * omp_get_thread_num(), 1, &work);
+        /* A head is the work of one thread, or of one for each part of its rows: all that is added up is its own. */
+#pragma omp for schedule(dynamic)
+        for (size task = 0; task < p->heads * g->splits; task++) {
+            size h = task / g->splits, split = task % g->splits;
+            size from = least(p->q, split * height), to = least(p->q, from + height);
+            double to_weight = 0;
+            for (size b = 0; b < p->batch; b++) to_weight += backward_example(p, g, &work, b, h, split, from, to);
+            if (g->to_weight) g->to_weight[split * p->heads + h] = (float)to_weight;
+        }
+    }
+}

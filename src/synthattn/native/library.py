@@ -1,0 +1,102 @@
+"""The compiled kernel: where it is, and its arguments. ``attention.c`` has the same structures."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import warnings
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int64, c_void_p
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+SOURCE = Path(__file__).with_name("attention.c")
+
+
+class Rows(Structure):
+    """Rows of floats by example, head and place; an axis that is shared has stride 0."""
+
+    _fields_ = (
+        ("data", c_void_p),
+        ("batch", c_int64),
+        ("head", c_int64),
+        ("row", c_int64),
+        ("width", c_int64),
+        ("split", c_int64),
+    )
+
+    @classmethod
+    def of(cls, tensor: Tensor | None) -> "Rows":
+        """Of a tensor (split, batch, heads, place, width), or without the first axes; an axis of size 1 is shared."""
+        if tensor is None:
+            return cls()
+        strides = [0 if size == 1 else stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+        split, batch, head, row, _ = [0] * (5 - len(strides)) + strides
+        return cls(tensor.data_ptr(), batch, head, row, tensor.shape[-1], split)
+
+
+class Problem(Structure):
+    _fields_ = (
+        ("batch", c_int64),
+        ("heads", c_int64),
+        ("q", c_int64),
+        ("k", c_int64),
+        ("products", c_int64),
+        ("causal", c_int64),
+        ("threads", c_int64),
+        ("query", POINTER(Rows)),
+        ("key", POINTER(Rows)),
+        ("scale", POINTER(c_float)),
+        ("value", Rows),
+        ("bias", Rows),
+        ("weight", c_void_p),
+        ("first", c_void_p),
+        ("last", c_void_p),
+        ("workspace", c_void_p),
+    )
+
+
+class Forward(Structure):
+    _fields_ = (("result", Rows), ("peaks", c_void_p), ("kept", c_void_p), ("kept_peaks", c_void_p))
+
+
+class Backward(Structure):
+    _fields_ = (
+        ("above", Rows),
+        ("result", Rows),
+        ("peaks", c_void_p),
+        ("kept", c_void_p),
+        ("kept_peaks", c_void_p),
+        ("splits", c_int64),
+        ("to_query", POINTER(Rows)),
+        ("to_key", POINTER(Rows)),
+        ("to_value", Rows),
+        ("to_bias", Rows),
+        ("to_weight", c_void_p),
+    )
+
+
+@functools.cache
+def load() -> ctypes.CDLL | None:
+    """The kernel for this processor; None where it was not compiled, or is not wanted (``SYNTHATTN_NATIVE=0``)."""
+    if os.environ.get("SYNTHATTN_NATIVE") == "0":
+        return None
+    path = SOURCE.with_name(f"attention.{torch.backends.cpu.get_cpu_capability().lower()}.so")
+    try:
+        found = ctypes.CDLL(str(path))
+        source = c_char_p.in_dll(found, "synthattn_source").value
+    except (OSError, ValueError):  # not there, without torch's OpenMP, or something else
+        return None
+    if source != hashlib.sha256(SOURCE.read_bytes()).hexdigest().encode():
+        said = f"{path.name} was compiled from another attention.c and is not used; install synthattn again"
+        warnings.warn(said, stacklevel=2)
+        return None
+    found.synthattn_workspace.restype = found.synthattn_kept_rows.restype = found.synthattn_stride.restype = c_int64
+    found.synthattn_workspace.argtypes = (POINTER(Problem), c_int64)
+    found.synthattn_kept_rows.argtypes = (POINTER(Problem),)
+    found.synthattn_stride.argtypes = ()
+    found.synthattn_forward.restype = found.synthattn_backward.restype = None
+    found.synthattn_forward.argtypes = (POINTER(Problem), POINTER(Forward))
+    found.synthattn_backward.argtypes = (POINTER(Problem), POINTER(Backward))
+    return found
