@@ -8,7 +8,7 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers import BATCH, HEADS, LENGTH, assert_same, blockwise_for_all, make, padding, tokens
+from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, assert_same, blockwise_for_all, make, padding, tokens
 from synthattn import SyntheticAttention, attend, banded, batch_free, blockwise, reference, spare
 
 
@@ -230,16 +230,44 @@ def test_gradcheck_of_the_blocks():
         assert torch.autograd.gradcheck(run, (x, matrix.detach().requires_grad_()))
 
 
-def test_gradcheck_of_the_causal_product():
-    weights = torch.randn(2, 5, 5, dtype=torch.float64).tril().requires_grad_()
-    columns = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
-    saved, batch_free.CAUSAL_BLOCK = batch_free.CAUSAL_BLOCK, 2
-    try:
-        for like in (columns, columns.detach().mT.contiguous().mT.requires_grad_()):
-            assert torch.autograd.gradcheck(lambda w, c: batch_free._Product.apply(w.tril(), c, True), (weights, like))
-            assert torch.autograd.gradcheck(lambda w, c: batch_free._Product.apply(w, c, False), (weights, like))
-    finally:
-        batch_free.CAUSAL_BLOCK = saved
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("transposed", [True, False])
+def test_gradcheck_of_the_product(monkeypatch, causal, transposed):
+    monkeypatch.setattr(batch_free, "CAUSAL_BLOCK", 2)
+    weights = torch.randn(2, 5, 5, dtype=torch.float64, requires_grad=True)
+    columns = torch.randn(2, 5, 3, dtype=torch.float64)
+    columns = (columns.mT.contiguous().mT if transposed else columns).requires_grad_()
+
+    def product(weights, columns):
+        return batch_free._Product.apply(weights.tril() if causal else weights, columns, causal)
+
+    assert torch.autograd.gradcheck(product, (weights, columns))
+    assert torch.autograd.gradgradcheck(product, (weights, columns))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("arguments", [{}, {"is_causal": True}, {"key_padding_mask": padding()}])
+def test_between_its_projections_batch_free_attention_re_orders_nothing(monkeypatch, arguments, bias):
+    """What a head gives is the transposed memory of what the output projection reads, forward and backward."""
+    layer, x = make("random", torch.float32, bias=bias), tokens(dtype=torch.float32)
+    seen = []
+    original = SyntheticAttention._merge
+    monkeypatch.setattr(SyntheticAttention, "_merge", lambda self, heads: seen.append(heads) or original(self, heads))
+    for train in (True, False):
+        with torch.set_grad_enabled(train):
+            y = layer.train(train)(x, **arguments)
+        assert batch_free.as_lines(seen.pop()) is not None
+        assert y.is_contiguous()
+    # A hook, or another module in its place, sees tokens in their usual order.
+    layer.value.register_forward_hook(lambda module, args, result: seen.append(result))
+    layer(x, **arguments)
+    assert seen[0].shape == (BATCH, LENGTH, HEADS * HEAD_DIM)
+
+
+def test_second_derivatives_of_batch_free_attention():
+    layer = make("random", max_length=5)
+    for causal in (False, True):
+        assert torch.autograd.gradgradcheck(lambda x, c=causal: layer(x, is_causal=c), tokens(4).requires_grad_())
 
 
 def test_memory_of_batch_free_attention_does_not_grow_with_the_batch_squared_lengths():

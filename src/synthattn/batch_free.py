@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from synthattn import spare
 from synthattn.logits import Logits
@@ -201,10 +200,12 @@ class _Product(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         weights, columns = ctx.saved_tensors
         (grad,) = grads
+        if torch.is_grad_enabled():  # the gradient of this gradient may be wanted
+            to_weights = torch.bmm(grad, columns.mT)
+            return to_weights.tril() if ctx.causal else to_weights, torch.bmm(weights.mT, grad), None
         new = torch.zeros_like if ctx.causal else torch.empty_like
         to_weights = new(weights) if ctx.needs_input_grad[0] else None
         to_columns = new(columns) if ctx.needs_input_grad[1] else None

@@ -13,7 +13,7 @@ PACKAGE = Path(synthattn.__file__).parent
 LAYERS = [
     ["shapes", "tracing", "messages", "spare"],
     ["logits", "masks"],
-    ["batch_free", "banded", "blockwise", "reference"],
+    ["batch_free", "banded", "blockwise", "native", "reference"],
     ["low_rank"],
     ["attend"],
     ["synthesizers"],
