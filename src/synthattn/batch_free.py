@@ -69,6 +69,10 @@ def attend_exponential(
     if value.dtype == torch.float16:  # a sum of hundreds of values would not fit: the normaliser first, its rest below
         exponentials = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     exponentials = exponentials.to(value.dtype)
+    if mask.keep is not None and dropout == 0.0 and not _recorded(exponentials, value):
+        lines = as_lines(value)
+        if lines is not None and value.dtype in (torch.float32, torch.float64):
+            return _attend_lines(exponentials, lines, mask.keep, mask)
     with torch.autocast(value.device.type, enabled=False):
         normalizer = _normalizer(exponentials, mask)
     if normalizer is None:
@@ -78,22 +82,50 @@ def attend_exponential(
 
 
 def _normalizer(exponentials: Tensor, mask: Mask) -> Float[Tensor, "heads q #batch"] | None:
-    """``E m``. Rows without a key get 1 (their product is zero); None if another row is too small to trust."""
+    """``E m``, as :func:`_trusted` has it."""
     wide = exponentials.to(torch.promote_types(exponentials.dtype, torch.float32))
     kept = None if mask.keep is None else mask.keep.t().to(wide.dtype)
-    normalizer = wide.sum(-1, keepdim=True) if kept is None else wide @ kept
+    return _trusted(wide.sum(-1, keepdim=True) if kept is None else wide @ kept, exponentials, mask)
+
+
+def _trusted(
+    normalizer: Float[Tensor, "heads q #batch"], exponentials: Float[Tensor, "heads q k"], mask: Mask
+) -> Float[Tensor, "heads q #batch"] | None:
+    """Rows without a key get 1 (their product is zero); None if another row is too small to trust."""
     too_small = normalizer.detach() < _floor(exponentials)
     if not too_small.any():
         return normalizer
     shared = mask.shared(exponentials.shape[-2], exponentials.shape[-1], exponentials.device)
-    if kept is None:
+    if mask.keep is None:
         empty = torch.zeros((), dtype=torch.bool) if shared is None else ~shared.any(-1, keepdim=True)
     else:
-        counts = kept.sum(0, keepdim=True) if shared is None else shared.to(wide.dtype) @ kept
+        kept = mask.keep.t().to(normalizer.dtype)
+        counts = kept.sum(0, keepdim=True) if shared is None else shared.to(kept.dtype) @ kept
         empty = counts == 0
     if (too_small & ~empty).any():
         return None
     return normalizer.masked_fill(empty, 1.0)
+
+
+def _attend_lines(
+    exponentials: Float[Tensor, "heads q k"],
+    lines: Float[Tensor, "heads lines k"],
+    keep: Bool[Tensor, "batch k"],
+    mask: Mask,
+) -> Float[Tensor, "batch heads q width"] | None:
+    """``E (m * V) / (E m)`` with the masks as further lines: E, which may be large, is read once for both."""
+    (heads, number, k), batch, q = lines.shape, len(keep), exponentials.shape[-2]
+    kept, by_example = keep.to(lines.dtype), (heads, -1, batch, k)
+    joined = _empty((heads, number + batch, k), lines)
+    torch.mul(lines.view(by_example), kept, out=joined[:, :number].view(by_example))
+    joined[:, number:] = kept
+    product = _product(exponentials, joined.mT, mask.causal).mT
+    normalizer = _trusted(product[:, number:].mT, exponentials, mask)
+    if normalizer is None:
+        return None
+    result = _empty((heads, number // batch, batch, q), lines)
+    torch.div(product[:, :number].view(result.shape), normalizer.mT.unsqueeze(1), out=result)
+    return result.permute(2, 0, 3, 1)
 
 
 def _floor(exponentials: Tensor) -> float:

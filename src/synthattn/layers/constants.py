@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from synthattn.logits import Logits
+from synthattn.native import kernel
 from synthattn.synthesizers import Synthesizer, Tokens
 from synthattn.synthesizers.base import is_watched
 from synthattn.tracing import traced
@@ -37,7 +38,8 @@ class Snapshot:
 
 
 def _looked_at(tensor: Tensor) -> list[Tensor]:
-    """The values, or of a large table the sums of its bits along the rows and of its values along the columns.
+    """The values, or of a large table a digest; where there is no kernel for that, the sums of its bits along the rows
+    and of its values along the columns.
 
     That is half the memory traffic of a comparison with a copy, and no copy. What the one sum misses, because it counts
     modulo 2^64 (a change of many signs or exponents), the other sees, and what the other loses in rounding, the one.
@@ -46,6 +48,9 @@ def _looked_at(tensor: Tensor) -> list[Tensor]:
     aligned = tensor.is_contiguous() and tensor.storage_offset() * tensor.element_size() % 8 == 0
     if tensor.numel() <= LARGE or tensor.dim() < 2 or tensor.shape[-1] * tensor.element_size() % 8 or not aligned:
         return [tensor]
+    digest = kernel.digest(tensor)
+    if digest is not None:
+        return [digest]
     wide = torch.promote_types(tensor.dtype, torch.float32)
     return [tensor.view(torch.int64).sum(-1), tensor.sum(-2, dtype=wide)]
 

@@ -637,3 +637,35 @@ void synthattn_backward(const Problem *p, const Backward *g) {
         }
     }
 }
+
+/* Whether a table has changed --------------------------------------------------------------------------------------- */
+
+enum { PIECES = 128, LINES = 4 };
+
+/* Sums of the bits of a table, rotated at every step: a number for each column of vectors in each of PIECES pieces. A
+ * change of one entry is always seen, others unless two changes in a column happen to cancel in 32 bits. */
+void synthattn_digest(const int32_t *bits, size number, size threads, int32_t *sums) {
+    size height = round_up((number + PIECES - 1) / PIECES, LINES * W);
+#pragma omp parallel for num_threads(threads)
+    for (size piece = 0; piece < PIECES; piece++) {
+        ints total[LINES] = {0};
+        size from = least(number, piece * height), to = least(number, from + height);
+        for (; from < to; from += LINES * W) {
+            FOR_EACH(v, LINES) {
+                float line[W] = {0};
+                size left = to - from - v * W;
+                ints x;
+                if (left >= W) {
+                    memcpy(&x, bits + from + v * W, sizeof x);
+                } else {
+                    if (left > 0) memcpy(line, bits + from + v * W, (size_t)left * sizeof(float));
+                    memcpy(&x, line, sizeof x);
+                }
+                total[v] = ((total[v] << 5) | ((total[v] >> 27) & 31)) + x;
+            }
+        }
+        memcpy(sums + piece * LINES * W, total, sizeof total);
+    }
+}
+
+size synthattn_digest_size(void) { return PIECES * LINES * W; }

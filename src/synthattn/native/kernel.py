@@ -15,7 +15,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from synthattn import spare
 from synthattn.native.library import Backward, Forward, Problem, Rows, load
-from synthattn.shapes import Float
+from synthattn.shapes import Float, Int
 
 # Exponentials are kept for the backward pass if they are not more than this, and there are several products: with one
 # it takes no longer to compute them again than to read them.
@@ -94,6 +94,17 @@ def attend_backward(
     ]
     found += [_summed(gradient, t) for gradient, t in zip(to_features, (*queries, *keys), strict=True)]
     return [gradient for gradient in found if gradient is not None]
+
+
+def digest(table: Tensor) -> Int[Tensor, "numbers"] | None:
+    """A few numbers that tell whether a table on the CPU has changed, from one look at its bits; None where it is no
+    whole piece of memory, or there is no kernel."""
+    kernel, size = load(), table.numel() * table.element_size()
+    if kernel is None or not table.is_contiguous() or size % 4:
+        return None
+    sums = torch.empty(kernel.synthattn_digest_size(), dtype=torch.int32)
+    kernel.synthattn_digest(table.data_ptr(), size // 4, torch.get_num_threads(), sums.data_ptr())
+    return sums
 
 
 class _Problem:

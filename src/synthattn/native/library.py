@@ -93,6 +93,8 @@ def load() -> ctypes.CDLL | None:
         warnings.warn(said, stacklevel=2)
         return None
     found.synthattn_workspace.restype = found.synthattn_kept_rows.restype = found.synthattn_stride.restype = c_int64
+    found.synthattn_digest_size.restype, found.synthattn_digest_size.argtypes = c_int64, ()
+    found.synthattn_digest.restype, found.synthattn_digest.argtypes = None, (c_void_p, c_int64, c_int64, c_void_p)
     found.synthattn_workspace.argtypes = (POINTER(Problem), c_int64)
     found.synthattn_kept_rows.argtypes = (POINTER(Problem),)
     found.synthattn_stride.argtypes = ()
