@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers import make, tokens, with_gradients
-from synthattn import attend, blockwise, native, reference
+from helpers import make, padding, tokens, with_gradients
+from synthattn import attend, batch_free, blockwise, native, reference
 from synthattn.bench.products import products
 from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.logits import Features, Logits
@@ -123,6 +123,79 @@ def test_equals_the_equations_across_blocks(taken, monkeypatch, spec, kind, kept
     layer, exact = layer_and_exact(spec, max_length=1100)
     assert_exact(layer, exact, tokens(1091), **ends(1091, kind))
     assert taken == [True, True]
+
+
+@pytest.mark.parametrize(
+    "spec", ["random", "factorized_random(rank=3)", "random+factorized_random(rank=2)", "relative"]
+)
+@pytest.mark.parametrize("kind", ["full", "causal", "padded", "causal left", "holes", "causal holes"])
+@pytest.mark.parametrize("length", [2, 71, 571])
+def test_large_tables_of_batch_free_weights_are_not_written_down(monkeypatch, spec, kind, length):
+    calls = []
+    original = native.attend_shared
+
+    def watched(*args):
+        calls.append(original(*args))
+        return calls[-1]
+
+    monkeypatch.setattr(native, "attend_shared", watched)
+    monkeypatch.setattr(batch_free, "LARGE", 0)
+    layer, exact = layer_and_exact(spec, max_length=577)
+    masks = ends(length, kind)
+    if "holes" in kind:
+        masks["key_padding_mask"] = padding(length) if length > 4 else torch.eye(2).bool()
+    assert_exact(layer, exact, tokens(length), **masks)
+    assert len(calls) > 0
+    assert all(call is not None for call in calls)
+
+
+def test_large_tables_fall_back_where_all_kept_keys_underflow(monkeypatch):
+    monkeypatch.setattr(batch_free, "LARGE", 0)
+    layer, exact = layer_and_exact("random")
+    with torch.no_grad():
+        for one in (layer, exact):
+            one.synthesizer.get_parameter("matrix").mul_(100.0)
+    assert_exact(layer, exact, tokens(), key_padding_mask=padding())
+    kept = torch.zeros(1, 2, 3, requires_grad=True)  # the peak is masked, at a distance that is just not enough
+    for gap, taken in ((10.0, True), (80.0, False)):
+        bias = kept + torch.tensor([gap, 0.0, 0.0])
+        keep = torch.tensor([[False, True, True]])
+        result = batch_free._attend_in_blocks(Logits(bias=bias), torch.randn(1, 1, 3, 5), Mask(keep))
+        assert (result is not None) == taken
+
+
+def test_gradients_of_masked_columns():
+    value = torch.randn(2, 3, 5, 7, dtype=torch.float64, requires_grad=True)
+    keep = torch.rand(2, 5) < 0.6
+    assert torch.autograd.gradcheck(lambda v: batch_free._MaskedColumns.apply(v, keep), value)
+    columns = batch_free._MaskedColumns.apply(value, keep)
+    torch.testing.assert_close(columns[..., :14], batch_free.heads_first(value, keep))
+    torch.testing.assert_close(columns[1, :, 14:], keep.t().double())
+
+
+def test_a_digest_sees_every_change():
+    table = torch.randn(3, 601, 607)
+    first = kernel.digest(table)
+    assert first is not None
+    assert torch.equal(first, kernel.digest(table.clone()))
+    generator = torch.Generator().manual_seed(0)
+    places = [0, table.numel() - 1, *torch.randint(table.numel(), (20,), generator=generator).tolist()]
+    for place in places:
+        changed = table.clone()
+        changed.view(torch.int32).flatten()[place] ^= 1  # the last digit, in binary
+        assert not torch.equal(first, kernel.digest(changed))
+    swapped = table.clone()
+    swapped[0, 0, 0], swapped[0, 1, 33] = table[0, 1, 33], table[0, 0, 0]
+    assert not torch.equal(first, kernel.digest(swapped))
+    assert not torch.equal(first, kernel.digest(-table))
+    assert not torch.equal(first, kernel.digest(table * 2))
+    assert kernel.digest(table.mT) is None
+    saved = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert torch.equal(first, kernel.digest(table))
+    finally:
+        torch.set_num_threads(saved)
 
 
 @pytest.mark.parametrize("threads", [2, 3, 5])

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from synthattn import spare
+from synthattn import native, spare
 from synthattn.logits import Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Bool, Float
@@ -19,6 +20,8 @@ from synthattn.tracing import traced
 
 # Rows per block of a causal product. Smaller blocks skip more of the upper triangle, larger ones multiply faster.
 CAUSAL_BLOCK = 128
+# Weights of all heads: from here on it takes longer to write them down, with their gradients, than to make them twice.
+LARGE = 2**24
 
 
 def attend(
@@ -27,6 +30,10 @@ def attend(
     """Batch-free attention, or None where only a softmax per example is exact."""
     if mask.keep is not None and traced(value):
         return None  # whether the quotient is safe depends on the data
+    if dropout == 0.0 and mask.allowed is None and is_large(value.shape[1], logits.query_length, logits.key_length):
+        heads = _attend_in_blocks(logits, value, mask)
+        if heads is not None:
+            return heads
     shared = mask.shared(logits.query_length, logits.key_length, value.device)
     if mask.keep is not None:
         return attend_exponential(exponential(logits, shared), value, mask, dropout)
@@ -41,6 +48,49 @@ def attend(
     if weights.shape[-2] == 1:  # decoding: re-ordering all values would cost more than it saves
         return weights.to(value.dtype) @ value
     return _results(weights.to(value.dtype), value, mask.causal)
+
+
+def is_large(heads: int, q: int, k: int) -> bool:
+    """Whether the weights of all heads are so many that they should not be written down."""
+    return heads * q * k >= LARGE
+
+
+def _attend_in_blocks(
+    logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask
+) -> Float[Tensor, "batch heads q width"] | None:
+    """The same by the compiled kernel, which makes the weights where they are used, forward and backward.
+
+    With rows P of the softmax over all keys, ``P (m * V) / (P m)`` is the softmax over those that are kept.
+    """
+    keep, number = mask.keep, value.shape[0] * value.shape[-1]
+    columns = heads_first(value) if keep is None else _MaskedColumns.apply(value, keep)
+    product = native.attend_shared(logits, columns, mask.causal)  # pyright: ignore
+    if product is None or keep is None:
+        return None if product is None else examples_first(product, value)
+    normalizer = _trusted(product[..., number:], value.shape[-2], mask)
+    return None if normalizer is None else examples_first(product[..., :number], value, normalizer)
+
+
+class _MaskedColumns(torch.autograd.Function):
+    """Values as one matrix per head, the examples side by side, masked keys zero; after them the mask of each."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, keep: Tensor) -> Tensor:
+        (batch, heads, k, width), number = value.shape, len(value) * value.shape[-1]
+        kept = keep.t().to(value.dtype)
+        ctx.save_for_backward(kept)
+        result = _empty((heads, k, number + batch), value)
+        torch.mul(value.permute(1, 2, 0, 3), kept.unsqueeze(-1), out=result[..., :number].view(heads, k, batch, width))
+        result[..., number:] = kept
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None]:  # pyright: ignore
+        (kept,) = ctx.saved_tensors
+        batch = kept.shape[-1]
+        values = grads[0][..., :-batch].unflatten(-1, (batch, -1)).permute(2, 1, 0, 3)  # as projections have them
+        return (values * kept.t()[:, :, None, None]).transpose(1, 2), None
 
 
 def exponential(logits: Logits, shared: Bool[Tensor, "q k"] | None) -> Float[Tensor, "heads q k"]:
@@ -85,17 +135,19 @@ def _normalizer(exponentials: Tensor, mask: Mask) -> Float[Tensor, "heads q #bat
     """``E m``, as :func:`_trusted` has it."""
     wide = exponentials.to(torch.promote_types(exponentials.dtype, torch.float32))
     kept = None if mask.keep is None else mask.keep.t().to(wide.dtype)
-    return _trusted(wide.sum(-1, keepdim=True) if kept is None else wide @ kept, exponentials, mask)
+    return _trusted(
+        wide.sum(-1, keepdim=True) if kept is None else wide @ kept, exponentials.shape[-1], mask, exponentials.dtype
+    )
 
 
 def _trusted(
-    normalizer: Float[Tensor, "heads q #batch"], exponentials: Float[Tensor, "heads q k"], mask: Mask
+    normalizer: Float[Tensor, "heads q #batch"], k: int, mask: Mask, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "heads q #batch"] | None:
     """Rows without a key get 1 (their product is zero); None if another row is too small to trust."""
-    too_small = normalizer.detach() < _floor(exponentials)
+    too_small = normalizer.detach() < _floor(k, dtype)
     if not too_small.any():
         return normalizer
-    shared = mask.shared(exponentials.shape[-2], exponentials.shape[-1], exponentials.device)
+    shared = mask.shared(normalizer.shape[1], k, normalizer.device)
     if mask.keep is None:
         empty = torch.zeros((), dtype=torch.bool) if shared is None else ~shared.any(-1, keepdim=True)
     else:
@@ -120,7 +172,7 @@ def _attend_lines(
     torch.mul(lines.view(by_example), kept, out=joined[:, :number].view(by_example))
     joined[:, number:] = kept
     product = _product(exponentials, joined.mT, mask.causal).mT
-    normalizer = _trusted(product[:, number:].mT, exponentials, mask)
+    normalizer = _trusted(product[:, number:].mT, k, mask, lines.dtype)
     if normalizer is None:
         return None
     result = _empty((heads, number // batch, batch, q), lines)
@@ -128,11 +180,11 @@ def _attend_lines(
     return result.permute(2, 0, 3, 1)
 
 
-def _floor(exponentials: Tensor) -> float:
+def _floor(k: int, dtype: torch.dtype) -> float:
     """The sum of a row below which terms lost to underflow could be seen in its last digits."""
-    info = torch.finfo(exponentials.dtype)
-    lost = info.tiny * info.eps if exponentials.dtype == torch.float16 else info.tiny
-    return exponentials.shape[-1] * lost / info.eps
+    info = torch.finfo(dtype)
+    lost = info.tiny * info.eps if dtype == torch.float16 else 4 * info.tiny  # the kernel loses some more than torch
+    return k * lost / info.eps
 
 
 def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]:

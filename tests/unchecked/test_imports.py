@@ -13,7 +13,8 @@ PACKAGE = Path(synthattn.__file__).parent
 LAYERS = [
     ["shapes", "tracing", "messages", "spare"],
     ["logits", "masks"],
-    ["batch_free", "banded", "blockwise", "native", "reference"],
+    ["native"],
+    ["batch_free", "banded", "blockwise", "reference"],
     ["low_rank"],
     ["attend"],
     ["synthesizers"],

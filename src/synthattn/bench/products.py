@@ -91,10 +91,20 @@ def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
     return batch * [logits, to_weights, to_value, (heads, q, k, width), (heads, k, q, width)]
 
 
-def _native(value: Tensor, bias: Any, weight: Any, queries: list[Tensor], keys: list[Tensor], *_: Any) -> list[Shape]:
+def _native(
+    value: Tensor,
+    bias: Any,
+    weight: Any,
+    queries: list[Tensor],
+    keys: Any,
+    scales: Any,
+    ends: Any,
+    q: int,
+    *_: Any,
+) -> list[Shape]:
     batch, heads, k, out = value.shape
-    q, width = queries[0].shape[-2], sum(t.shape[-1] for t in queries)
-    return batch * [(heads, q, width, k), (heads, q, k, out)]
+    width = sum(t.shape[-1] for t in queries)
+    return batch * [shape for shape in [(heads, q, width, k), (heads, q, k, out)] if min(shape) > 0]
 
 
 def _native_backward(
@@ -105,14 +115,18 @@ def _native_backward(
     bias: Any,
     weight: Any,
     queries: list[Tensor],
-    keys: list[Tensor],
+    keys: Any,
+    scales: Any,
+    ends: Any,
+    q: int,
     *_: Any,
 ) -> list[Shape]:
     batch, heads, k, out = value.shape
-    q, width = queries[0].shape[-2], sum(t.shape[-1] for t in queries)
+    width = sum(t.shape[-1] for t in queries)
     again = [] if len(needed) > 1 else [(heads, q, width, k)]  # unless exponentials were kept
     to_weights, to_value = (heads, q, out, k), (heads, k, q, out)
-    return batch * [*again, to_weights, to_value, (heads, q, k, width), (heads, k, q, width)]
+    shapes = [*again, to_weights, to_value, (heads, q, k, width), (heads, k, q, width)]
+    return batch * [shape for shape in shapes if min(shape) > 0]
 
 
 _aten = torch.ops.aten

@@ -160,7 +160,7 @@ class SyntheticAttention(nn.Module):
         query, source = self._tokens(x, memory, positions, memory_positions, offset)
         batch, q, k = x.shape[0], query.length, source.length
         mask, bias = from_torch(key_padding_mask, attn_mask, is_causal, batch, self.num_heads, q, k, offset, x.device)
-        value = memory.values if isinstance(memory, Remembered) else self._values(source.vectors, lines=q > 1)
+        value = memory.values if isinstance(memory, Remembered) else self._values(source.vectors, q)
 
         if bias is None and position_bias is None and not need_weights and not plain:
             y = self._forward_kept(query, source, value, mask)
@@ -276,19 +276,28 @@ class SyntheticAttention(nn.Module):
         return y if self.low_rank.holds(bound, y) else None
 
     def _values(
-        self, tokens: Float[Tensor, "batch k d_model"], lines: bool = False
+        self, tokens: Float[Tensor, "batch k d_model"], q: int | None = None
     ) -> Float[Tensor, "batch heads k width"]:
-        """With ``lines``, memory is in the order that batch-free attention reads, where that is faster."""
-        low_rank = self.low_rank is not None and not self.training and not torch.is_grad_enabled()
-        if not lines or low_rank or not self.synthesizer.batch_free or not _in_lines(self.value, tokens):
+        """For so many queries, if that is known: memory is then in the order in which they are read fastest."""
+        if q is None or not self._reads_lines(q, tokens):
             return split_heads(self.value(tokens), self.num_heads)
         batch, k, _ = tokens.shape
         weight, bias, columns = self.value.weight, self.value.bias, tokens.flatten(0, 1).t()
-        recorded = torch.is_grad_enabled() and any(t.requires_grad for t in (tokens, *self.value.parameters()))
-        out = None if recorded else spare.empty((len(weight), batch * k), tokens.dtype)
+        out = (
+            None if _recorded(tokens, *self.value.parameters()) else spare.empty((len(weight), batch * k), tokens.dtype)
+        )
         start = None if bias is None else bias[:, None]
         made = torch.mm(weight, columns, out=out) if start is None else torch.addmm(start, weight, columns, out=out)
         return made.view(self.num_heads, -1, batch, k).permute(2, 0, 3, 1)
+
+    def _reads_lines(self, q: int, tokens: Tensor) -> bool:
+        """Whether batch-free attention multiplies written weights with all places of a feature."""
+        if q == 1 or not self.synthesizer.batch_free or not _in_lines(self.value, tokens):
+            return False
+        if self.low_rank is not None and not self.training and not torch.is_grad_enabled():
+            return False
+        large = batch_free.is_large(self.num_heads, q, tokens.shape[1])
+        return not (large and _recorded(*self.synthesizer.parameters()))
 
     def _merge(self, heads: Float[Tensor, "batch heads q width"]) -> Float[Tensor, "batch q d_model"]:
         lines = batch_free.as_lines(heads) if _in_lines(self.output, heads) else None
@@ -301,6 +310,10 @@ class SyntheticAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, num_heads={self.num_heads}, attention={str(self.spec)!r}"
+
+
+def _recorded(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
 
 
 def _in_lines(projection: nn.Linear, tensor: Tensor) -> bool:

@@ -5,13 +5,14 @@ processors with AVX2 or AVX-512. Elsewhere, in float64, and for biases in compac
 the same with torch's own operations. Padding is never multiplied, nor is the future; a row without keys gives zeros.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from synthattn.logits import Logits
+from synthattn.logits import Features, Logits
 from synthattn.masks import Mask
 from synthattn.native import kernel
 from synthattn.native.library import load
@@ -28,6 +29,22 @@ def attend(
     """Softmax(logits) @ value, or None where the kernel is not there or cannot do it."""
     if not _applies(logits, value):
         return None
+    return _attend(logits, value, mask)
+
+
+def attend_shared(
+    logits: Logits, value: Float[Tensor, "heads k columns"], causal: bool
+) -> Float[Tensor, "heads q columns"] | None:
+    """The same for logits that all examples share, whose values are side by side."""
+    features = tuple(Features(f.query.unsqueeze(0), f.key, f.scale) for f in logits.features)
+    logits, value = replace(logits, features=features), value.unsqueeze(0)
+    if len(logits.compact) > 0 or not _takes(logits, value):
+        return None
+    result = _attend(logits, value, Mask(causal=causal))
+    return None if result is None else result[0]
+
+
+def _attend(logits: Logits, value: Tensor, mask: Mask) -> Tensor | None:
     ends = None
     if mask.keep is not None and not mask.per_example:
         ends = _ends(mask.keep)
@@ -42,20 +59,27 @@ def attend(
     features = logits.features
     tensors = [value, bias, weight, *(f.query for f in features), *(f.key for f in features)]
     trains = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    setting = [f.scale for f in features], ends, mask.causal and not mask.per_example
+    setting = [f.scale for f in features], ends, logits.query_length, mask.causal and not mask.per_example
     return _Attend.apply(setting, trains, *(None if t is None else _readable(t) for t in tensors))  # pyright: ignore
 
 
 def _applies(logits: Logits, value: Tensor) -> bool:
-    tensors = [value, *(t for f in logits.features for t in (f.query, f.key))]
-    tensors += [] if logits.bias is None else [logits.bias]
     return (
         len(logits.features) > 0
         and (logits.bias is not None or len(logits.features) > 1)  # else torch has a kernel of its own
         and len(logits.compact) == 0
-        and not traced(value)
-        and len(value) > 0
-        and value.shape[1] * logits.query_length * logits.key_length >= max(1, SMALL_EXAMPLE)
+        and value.shape[1] * logits.query_length * logits.key_length >= SMALL_EXAMPLE
+        and _takes(logits, value)
+    )
+
+
+def _takes(logits: Logits, value: Tensor) -> bool:
+    """Whether the kernel is there for tensors like these."""
+    tensors = [value, *(t for f in logits.features for t in (f.query, f.key))]
+    tensors += [] if logits.bias is None else [logits.bias]
+    return (
+        not traced(value)
+        and value.numel() > 0
         and logits.query_length > 1
         and all(f.query.shape[:2] == value.shape[:2] for f in logits.features)
         # Only what is a piece of memory and nothing else.
@@ -92,11 +116,11 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, setting: Any, trains: bool, *tensors: Tensor | None) -> Tensor:
-        scales, ends, causal = setting
+        scales, ends, q, causal = setting
         value, bias, weight, *features = tensors
         n = len(scales)
         queries, keys = features[:n], features[n:]
-        result, *needed = kernel.ATTEND(value, bias, weight, queries, keys, scales, ends, causal, trains)
+        result, *needed = kernel.ATTEND(value, bias, weight, queries, keys, scales, ends, q, causal, trains)
         if trains:
             ctx.save_for_backward(result, *tensors, *needed)
             ctx.setting, ctx.given = setting, len(tensors)
@@ -105,7 +129,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        scales, ends, causal = ctx.setting
+        scales, ends, q, causal = ctx.setting
         result, *rest = ctx.saved_tensors
         (value, bias, weight, *features), needed = rest[: ctx.given], rest[ctx.given :]
         n, wanted = len(scales), list(ctx.needs_input_grad[2:])
@@ -121,6 +145,7 @@ class _Attend(torch.autograd.Function):
                 features[n:],
                 scales,
                 ends,
+                q,
                 causal,
                 wanted,
             )
@@ -128,4 +153,4 @@ class _Attend(torch.autograd.Function):
         return None, None, *(next(found) if want else None for want in wanted)
 
 
-__all__ = ["attend", "kernel", "load"]
+__all__ = ["attend", "attend_shared", "kernel", "load"]

@@ -126,44 +126,56 @@ INLINE vec exponential(vec x) {
 
 /* Products ------------------------------------------------------------------------------------------------------- */
 
-/* acc += A B for MR rows of A and the NR columns of a panel of B, whose rows follow each other. */
-INLINE void multiply(vec acc[MR][NV], const float *a, size a_row, size a_step, const float *b, size depth) {
+/* acc += A B for MR rows of A and the first columns, `wide` vectors, of a panel of B, whose rows follow each other. */
+INLINE void multiply(vec acc[MR][NV], int wide, const float *a, size a_row, size a_step, const float *b, size depth) {
     for (size d = 0; d < depth; d++) {
         vec right[NV];
-        FOR_EACH(v, NV) right[v] = *(const loose *)(b + d * NR + v * W);
+        FOR_EACH(v, wide) right[v] = *(const loose *)(b + d * NR + v * W);
         FOR_EACH(m, MR) {
             float left = a[m * a_row + d * a_step];
-            FOR_EACH(v, NV) acc[m][v] += left * right[v];
+            FOR_EACH(v, wide) acc[m][v] += left * right[v];
         }
     }
 }
 
-/* C += A B. A may be read up to a whole tile; panels of B are next to each other. */
-INLINE void accumulate(float *c, size c_row, size rows, size panels, const float *a, size a_row, size a_step,
-                       const float *b, size depth) {
+/* C += A B for one panel of B. A may be read up to a whole tile. */
+INLINE void add_panel(float *c, size c_row, size rows, int wide, const float *a, size a_row, size a_step, const float *b,
+                      size depth) {
+    for (size r = 0; r < rows; r += MR) {
+        vec acc[MR][NV] = {0};
+        float *tile = c + r * c_row;
+        size count = least(MR, rows - r);
+        multiply(acc, wide, a + r * a_row, a_row, a_step, b, depth);
+        /* Added at the end: a sum of sums loses fewer digits than one long sum. */
+        FOR_EACH(m, MR) FOR_EACH(v, wide) if (m < count) *(loose *)(tile + m * c_row + v * W) += acc[m][v];
+    }
+}
+
+/* C += A B for so many columns, whose panels are `height` rows apart; the rest of a panel is left out in vectors. */
+INLINE void accumulate(float *c, size c_row, size rows, size columns, const float *a, size a_row, size a_step,
+                       const float *b, size height, size depth) {
     for (size start = 0; start < depth; start += DEPTH) {
         size part = least(DEPTH, depth - start);
-        for (size p = 0; p < panels; p++) {
-            for (size r = 0; r < rows; r += MR) {
-                vec acc[MR][NV] = {0};
-                float *tile = c + r * c_row + p * NR;
-                size count = least(MR, rows - r);
-                multiply(acc, a + r * a_row + start * a_step, a_row, a_step, b + (p * depth + start) * NR, part);
-                /* Added at the end: a sum of sums loses fewer digits than one long sum. */
-                FOR_EACH(m, MR) FOR_EACH(v, NV) if (m < count) *(loose *)(tile + m * c_row + v * W) += acc[m][v];
-            }
+        for (size column = 0; column < columns; column += NR) {
+            const float *left = a + start * a_step, *right = b + column * height + start * NR;
+            if (columns - column <= W)
+                add_panel(c + column, c_row, rows, 1, left, a_row, a_step, right, part);
+            else if (columns - column <= 2 * W)
+                add_panel(c + column, c_row, rows, 2, left, a_row, a_step, right, part);
+            else
+                add_panel(c + column, c_row, rows, NV, left, a_row, a_step, right, part);
         }
     }
 }
 
-APART void times(float *c, size c_row, size rows, size panels, const float *a, size a_row, const float *b,
-                  size depth) {
-    accumulate(c, c_row, rows, panels, a, a_row, 1, b, depth);
+APART void times(float *c, size c_row, size rows, size columns, const float *a, size a_row, const float *b,
+                 size height, size depth) {
+    accumulate(c, c_row, rows, columns, a, a_row, 1, b, height, depth);
 }
 
-APART void transposed_times(float *c, size c_row, size rows, size panels, const float *a, size a_row, const float *b,
-                             size depth) {
-    accumulate(c, c_row, rows, panels, a, 1, a_row, b, depth);
+APART void transposed_times(float *c, size c_row, size rows, size columns, const float *a, size a_row, const float *b,
+                            size depth) {
+    accumulate(c, c_row, rows, columns, a, 1, a_row, b, depth, depth);
 }
 
 /* Packing -------------------------------------------------------------------------------------------------------- */
@@ -341,7 +353,7 @@ APART void logits_of(const Problem *p, const Work *w, const Block *at, const flo
                 bias = patch_of(&p->bias, at, r, column);
                 expect(&bias);
             }
-            multiply(acc, w->queries + r * w->features, w->features, 1, keys + column * w->features, w->features);
+            multiply(acc, NV, w->queries + r * w->features, w->features, 1, keys + column * w->features, w->features);
             float *tile = w->logits + r * STRIDE + column;
             if (bias.left >= NR)
                 FOR_EACH(m, MR) FOR_EACH(v, NV) acc[m][v] += weight * *(loose *)(bias.line[m] + v * W);
@@ -428,9 +440,8 @@ static void forward_rows(const Problem *p, const Forward *f, Work *w, size b, si
             logits_of(p, w, &at, w->keys + (key - first) * w->features, NULL);
             soften(p, w, &at, peaks, totals);
             if (f->kept) memcpy(f->kept_peaks + place_of(p, &at), peaks, (size_t)rows * sizeof(float));
-            for (size panel = 0; panel < w->d_pad / NR; panel++)
-                times(w->above + panel * NR, w->d_pad, rows, 1, w->logits, STRIDE,
-                      w->values + (panel * number + key - first) * NR, at.keys);
+            times(w->above, w->d_pad, rows, p->value.width, w->logits, STRIDE, w->values + (key - first) * NR, number,
+                  at.keys);
         }
         for (size r = 0; r < rows; r++) {
             float *target = row_of(&f->result, b, h, row + r), *line = w->above + r * w->d_pad;
@@ -475,7 +486,7 @@ APART double slopes_of(const Problem *p, const Backward *g, const Work *w, const
             vec acc[MR][NV] = {0};
             Patch to_bias = patch_of(&g->to_bias, at, r, split * g->to_bias.split + column);
             if (g->to_bias.data) expect(&to_bias);
-            multiply(acc, w->above + r * width, width, 1, w->values + column * width, width);
+            multiply(acc, NV, w->above + r * width, width, 1, w->values + column * width, width);
             float *tile = w->slopes + r * STRIDE + column, *weights = w->logits + r * STRIDE + column;
             FOR_EACH(m, MR)
             FOR_EACH(v, NV) {
@@ -594,16 +605,16 @@ static double backward_example(const Problem *p, const Backward *g, Work *w, siz
             weights_of(p, g, w, &at);
             pack_above(p, g, w, &at);
             if (g->to_value.data)
-                transposed_times(w->to_values, w->d_pad, end, w->d_pad / NR, w->logits, STRIDE, w->above_panels, rows);
+                transposed_times(w->to_values, w->d_pad, end, p->value.width, w->logits, STRIDE, w->above_panels, rows);
             if (!slope_wanted) continue;
             to_weight += slopes_of(p, g, w, &at, split);
             if (key_wanted) {
                 pack_features(p, p->query, w->query_panels, b, h, row, rows);
-                transposed_times(w->to_keys, w->f_pad, end, w->f_pad / NR, w->slopes, STRIDE, w->query_panels, rows);
+                transposed_times(w->to_keys, w->f_pad, end, w->features, w->slopes, STRIDE, w->query_panels, rows);
             }
-            for (size panel = 0; panel < w->f_pad / NR && query_wanted; panel++)
-                times(w->to_queries + (row - from) * w->f_pad + panel * NR, w->f_pad, rows, 1, w->slopes, STRIDE,
-                      w->key_panels + panel * keys * NR, end);
+            if (query_wanted)
+                times(w->to_queries + (row - from) * w->f_pad, w->f_pad, rows, w->features, w->slopes, STRIDE,
+                      w->key_panels, keys, end);
         }
         for (size i = 0, column = 0; i < p->products; column += p->key[i++].width)
             put(&g->to_key[i], split, b, h, key, keys, w->to_keys + column, w->f_pad);

@@ -30,6 +30,7 @@ def attend(
     keys: list[Tensor],
     scales: list[float],
     ends: Tensor | None,
+    q: int,
     causal: bool,
     trains: bool,
 ) -> list[Tensor]:
@@ -37,8 +38,8 @@ def attend(
     exponentials; exponentials, with the peaks that they are relative to, if they are kept."""
     kernel = load()
     assert kernel is not None
-    problem = _Problem(value, bias, weight, queries, keys, scales, ends, causal, backward=False)
-    (batch, heads, _, width), q = value.shape, queries[0].shape[-2]
+    problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, backward=False)
+    batch, heads, _, width = value.shape
     result = spare.empty((batch, q, heads, width), value.dtype).transpose(1, 2)
     needed = [value.new_empty(batch, heads, q)] if trains else []
     kept = kernel.synthattn_kept_rows(problem.arguments), kernel.synthattn_stride()
@@ -59,13 +60,14 @@ def attend_backward(
     keys: list[Tensor],
     scales: list[float],
     ends: Tensor | None,
+    q: int,
     causal: bool,
     wanted: list[bool],
 ) -> list[Tensor]:
     """The gradients that are wanted, in the order value, bias, weight, queries, keys."""
     kernel = load()
     assert kernel is not None
-    problem = _Problem(value, bias, weight, queries, keys, scales, ends, causal, backward=True)
+    problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, backward=True)
     heads, n = value.shape[1], len(scales)
     splits = _splits(heads, torch.get_num_threads())
     to_value, to_bias, to_weight, *to_features = (
@@ -119,13 +121,14 @@ class _Problem:
         keys: Sequence[Tensor],
         scales: Sequence[float],
         ends: Tensor | None,
+        q: int,
         causal: bool,
         backward: bool,
     ) -> None:
         kernel = load()
         assert kernel is not None
         (batch, heads, k, _), n = value.shape, len(scales)
-        self.arguments = Problem(batch, heads, queries[0].shape[-2], k, n, causal, torch.get_num_threads())
+        self.arguments = Problem(batch, heads, q, k, n, causal, torch.get_num_threads())
         self.arguments.query, self.arguments.key = _all_rows(queries), _all_rows(keys)
         self.arguments.scale = (ctypes.c_float * n)(*scales)
         self.arguments.value, self.arguments.bias = Rows.of(value), Rows.of(bias)
@@ -174,10 +177,13 @@ def _summed(gradient: Tensor | None, tensor: Tensor | None) -> Tensor | None:
 
 
 _operators = torch.library.Library("synthattn", "DEF")
-_problem = "Tensor value, Tensor? bias, Tensor? weight, Tensor[] queries, Tensor[] keys, float[] scales, Tensor? ends"
-_operators.define(f"attend({_problem}, bool causal, bool trains) -> Tensor[]")
+_problem = (
+    "Tensor value, Tensor? bias, Tensor? weight, Tensor[] queries, Tensor[] keys, float[] scales, Tensor? ends, int q, "
+    "bool causal"
+)
+_operators.define(f"attend({_problem}, bool trains) -> Tensor[]")
 _operators.define(
-    f"attend_backward(Tensor above, Tensor result, Tensor[] needed, {_problem}, bool causal, bool[] wanted) -> Tensor[]"
+    f"attend_backward(Tensor above, Tensor result, Tensor[] needed, {_problem}, bool[] wanted) -> Tensor[]"
 )
 _operators.impl("attend", attend, "CPU")
 _operators.impl("attend_backward", attend_backward, "CPU")
@@ -185,10 +191,12 @@ ATTEND, ATTEND_BACKWARD = torch.ops.synthattn.attend, torch.ops.synthattn.attend
 
 
 @register_flop_formula(ATTEND)
-def _operations(value: Any, bias: Any, weight: Any, queries: Any, *_: Any, **__: Any) -> int:
+def _operations(
+    value: Any, bias: Any, weight: Any, queries: Any, keys: Any, scales: Any, ends: Any, q: int, *_: Any, **__: Any
+) -> int:
     """What torch's counter of operations adds for the forward pass."""
     batch, heads, k, width = value
-    return 2 * batch * heads * queries[0][-2] * k * (sum(query[-1] for query in queries) + width)
+    return 2 * batch * heads * q * k * (sum(query[-1] for query in queries) + width)
 
 
 @register_flop_formula(ATTEND_BACKWARD)
