@@ -21,8 +21,8 @@ enum { W = 8, NV = 2 };
 #endif
 /* A tile of a product is MR rows of NR columns, which fills the registers. */
 enum { MR = 6, NR = W * NV };
-/* As many rows of a right-hand side as fit the innermost cache beside what is multiplied with them. */
-enum { DEPTH = 2048 * 4 / NR };
+/* So many rows of a panel fit the innermost cache beside what is multiplied with them. */
+enum { DEPTH = 8192 / NR };
 /* A block of logits, which stays in the cache of a core with all that is multiplied to make it, and with its slopes.
  * Multiples of MR and NR. Rows of a block do not lie a power of two apart: they would be in the same few places of the
  * cache. */
@@ -47,7 +47,7 @@ typedef struct {
     size batch, head, row, width, split;
 } Rows;
 
-/* Mirrored by native/__init__.py. */
+/* These and those below are mirrored by library.py. */
 typedef struct {
     size batch, heads, q, k, products, causal, threads;
     const Rows *query, *key; /* for each product */
@@ -151,7 +151,8 @@ INLINE void add_panel(float *c, size c_row, size rows, int wide, const float *a,
     }
 }
 
-/* C += A B for so many columns, whose panels are `height` rows apart; the rest of a panel is left out in vectors. */
+/* C += A B for so many columns, in panels of B that are `height` rows high; of the last, only the vectors that are
+ * needed. */
 INLINE void accumulate(float *c, size c_row, size rows, size columns, const float *a, size a_row, size a_step,
                        const float *b, size height, size depth) {
     for (size start = 0; start < depth; start += DEPTH) {
@@ -323,7 +324,7 @@ static void pack_queries(const Problem *p, const Work *w, const Block *at) {
     }
 }
 
-/* The same part of six rows of a table, NR columns wide; where `left` says so, only the first of these are there. A row
+/* The same part of MR rows of a table, NR columns wide; where `left` says so, only the first of these are there. A row
  * beyond the last, whose result nobody looks at, is read as the last. */
 typedef struct {
     float *line[MR];
@@ -519,7 +520,10 @@ static void pack_above(const Problem *p, const Backward *g, Work *w, const Block
         for (size i = 0; i < width; i++) w->above[r * width + i] = w->factors[r] * from[i];
         w->sums[r] = w->factors[r] * w->all_sums[at->row + r];
     }
-    pack_rows(w->above_panels, at->rows, 0, w->above, width, at->rows, width, 1.0f);
+    if (width == NR) /* a panel as it is */
+        w->above_panels = w->above;
+    else
+        pack_rows(w->above_panels, at->rows, 0, w->above, width, at->rows, width, 1.0f);
 }
 
 /* The weights of a block, but for a factor for each row. */
