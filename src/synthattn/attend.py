@@ -5,6 +5,8 @@ path                   runs when                                                
 =====================  ===========================================================  =======================
 batch-free             no logit depends on the input                                :mod:`.batch_free`
 banded                 the logits are a local window                                :mod:`.banded`
+native                 features x features with a bias, sums of such products:      :mod:`.native`
+                       float32 on the CPU, where the kernel was compiled
 fused                  features x features, or with a bias that needs no gradient   torch's SDPA
 blockwise              what is left on the CPU: bias gradients, sums of products    :mod:`.blockwise`
 plain                  weights wanted, dropout, small inputs, torch.compile         here
