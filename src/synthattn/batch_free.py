@@ -119,7 +119,7 @@ def attend_exponential(
     if value.dtype == torch.float16:  # a sum of hundreds of values would not fit: the normaliser first, its rest below
         exponentials = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     exponentials = exponentials.to(value.dtype)
-    if mask.keep is not None and dropout == 0.0 and not _recorded(exponentials, value):
+    if mask.keep is not None and dropout == 0.0 and not recorded(exponentials, value):
         lines = as_lines(value)
         if lines is not None and value.dtype in (torch.float32, torch.float64):
             return _attend_lines(exponentials, lines, mask.keep, mask)
@@ -206,12 +206,12 @@ def _results(
     batch, heads, k, width = value.shape
     if keep is not None:
         whole, kept = lines.view(heads, width, batch, k), keep.to(value.dtype)
-        masked = whole * kept if _recorded(value) else torch.mul(whole, kept, out=_empty(whole.shape, value))
+        masked = whole * kept if recorded(value) else torch.mul(whole, kept, out=_empty(whole.shape, value))
         lines = masked.view(lines.shape)
     product = _product(weights, lines.mT, causal).mT.reshape(heads, width, batch, -1)
     if normalizer is not None:
         normalizer = normalizer.mT.unsqueeze(1).to(product.dtype)
-        product = product / normalizer if _recorded(product, normalizer) else product.div_(normalizer)
+        product = product / normalizer if recorded(product, normalizer) else product.div_(normalizer)
     return product.permute(2, 0, 3, 1)
 
 
@@ -229,7 +229,8 @@ def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return spare.empty(shape, like.dtype) if like.device.type == "cpu" else like.new_empty(shape)
 
 
-def _recorded(*tensors: Tensor) -> bool:
+def recorded(*tensors: Tensor) -> bool:
+    """Whether what is computed from these has a gradient."""
     return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
 
 
@@ -240,7 +241,7 @@ def heads_first(value: Tensor, keep: Tensor | None = None) -> Float[Tensor, "hea
     if keep is None:
         return columns.reshape(heads, k, batch * width)
     kept = keep.t()[None, :, :, None].to(value.dtype)
-    if _recorded(value):
+    if recorded(value):
         return (columns * kept).reshape(heads, k, batch * width)
     result = value.new_empty(heads, k, batch, width)
     torch.mul(columns, kept, out=result)  # masks and re-orders in one pass
@@ -255,7 +256,7 @@ def examples_first(
     if normalizer is None:
         return result
     normalizer = normalizer.permute(2, 0, 1).unsqueeze(-1)
-    if _recorded(product, normalizer):
+    if recorded(product, normalizer):
         return result / normalizer.to(product.dtype)
     target = product.new_empty(batch, result.shape[2], heads, width).transpose(1, 2)
     return torch.div(result, normalizer.to(product.dtype), out=target)  # divides and re-orders in one pass

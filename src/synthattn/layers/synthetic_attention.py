@@ -284,7 +284,9 @@ class SyntheticAttention(nn.Module):
         batch, k, _ = tokens.shape
         weight, bias, columns = self.value.weight, self.value.bias, tokens.flatten(0, 1).t()
         out = (
-            None if _recorded(tokens, *self.value.parameters()) else spare.empty((len(weight), batch * k), tokens.dtype)
+            None
+            if batch_free.recorded(tokens, *self.value.parameters())
+            else spare.empty((len(weight), batch * k), tokens.dtype)
         )
         made = torch.mm(weight, columns, out=out)
         made = made if bias is None else made.add_(bias[:, None])  # faster than a product that starts from copies of it
@@ -297,7 +299,7 @@ class SyntheticAttention(nn.Module):
         if self.low_rank is not None and not self.training and not torch.is_grad_enabled():
             return False
         large = batch_free.is_large(self.num_heads, q, tokens.shape[1])
-        return not (large and _recorded(*self.synthesizer.parameters()))
+        return not (large and batch_free.recorded(*self.synthesizer.parameters()))
 
     def _merge(self, heads: Float[Tensor, "batch heads q width"]) -> Float[Tensor, "batch q d_model"]:
         lines = batch_free.as_lines(heads) if _in_lines(self.output, heads) else None
@@ -311,10 +313,6 @@ class SyntheticAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, num_heads={self.num_heads}, attention={str(self.spec)!r}"
-
-
-def _recorded(*tensors: Tensor) -> bool:
-    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
 
 
 def _in_lines(projection: nn.Linear, tensor: Tensor) -> bool:
