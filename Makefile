@@ -6,7 +6,7 @@ BIN := .venv/bin
 setup: .venv/ready
 
 # Installed again only when what is to be installed has changed.
-.venv/ready: pyproject.toml constraints.txt hatch_build.py src/synthattn/native/attention.c
+.venv/ready: pyproject.toml constraints.txt hatch_build.py $(wildcard src/synthattn/native/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

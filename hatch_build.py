@@ -1,4 +1,4 @@
-"""Compiles the kernel of synthattn.native where that is possible; the package works without it, too."""
+"""Compiles the kernels of synthattn.native where that is possible; the package works without them, too."""
 
 import hashlib
 import os
@@ -25,32 +25,37 @@ class CompileKernel(BuildHookInterface):
             old.unlink()
         compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
-            self.app.display_warning("no C compiler: mixtures with the dot product will be slower on the CPU")
+            self.app.display_warning(
+                "no C compiler: mixtures with the dot product and generation will be slower on the CPU"
+            )
             return
         try:
             for name, machine in LEVELS.items():
-                compile_kernel(compiler, folder / "attention.c", folder / f"attention.{name}.so", machine)
+                compile_kernels(compiler, folder, folder / f"kernels.{name}.so", machine)
         except (OSError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stderr", None) or str(error)
-            self.app.display_warning(f"mixtures with the dot product will be slower on the CPU: {said}")
+            self.app.display_warning(f"mixtures with the dot product and generation will be slower on the CPU: {said}")
             return
         build_data["artifacts"].append(f"{FOLDER}/*.so")
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-linux_x86_64"
 
 
-def compile_kernel(compiler: str, source: Path, target: Path, machine: str) -> None:
-    made, linked = target.with_suffix(".o"), target.with_suffix(".new")
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+def compile_kernels(compiler: str, folder: Path, target: Path, machine: str) -> None:
+    linked, sources = target.with_suffix(".new"), sorted(folder.glob("*.[ch]"))
+    # As synthattn.native.library computes it.
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     options = ["-std=gnu17", "-O3", f"-march={machine}", "-mprefer-vector-width=512", "-fopenmp", "-fPIC"]
+    made = {source: target.with_suffix(f".{source.stem}.o") for source in sources if source.suffix == ".c"}
     try:
-        run(compiler, *options, f'-DSOURCE="{digest}"', "-c", str(source), "-o", str(made))
+        for source, compiled in made.items():
+            run(compiler, *options, f'-DSOURCE="{digest}"', "-c", str(source), "-o", str(compiled))
         # Not linked with OpenMP: its threads shall be those of the one that torch brings and has loaded.
-        run(compiler, "-shared", str(made), "-lm", "-o", str(linked))
+        run(compiler, "-shared", *map(str, made.values()), "-lm", "-o", str(linked))
         linked.replace(target)
     finally:
-        made.unlink(missing_ok=True)
-        linked.unlink(missing_ok=True)
+        for left in (*made.values(), linked):
+            left.unlink(missing_ok=True)
 
 
 def run(*command: str) -> None:

@@ -26,7 +26,7 @@ from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.logits import Features, Logits
 from synthattn.masks import Mask
 from synthattn.native import kernel
-from synthattn.native.library import SOURCE, load
+from synthattn.native.library import FOLDER, load
 
 COMPILED = sys.platform == "linux" and platform.machine() == "x86_64" and shutil.which("gcc") is not None
 FAST = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
@@ -444,14 +444,14 @@ def test_every_processor_computes_the_same(level):
 
 
 def test_a_kernel_of_another_source_is_not_used(monkeypatch, tmp_path):
-    for path in SOURCE.parent.glob("attention.*"):
+    for path in (*FOLDER.glob("*.[ch]"), *FOLDER.glob("*.so")):
         shutil.copy(path, tmp_path)
-    copied = tmp_path / SOURCE.name
-    copied.write_text(copied.read_text() + "\n")
-    monkeypatch.setattr("synthattn.native.library.SOURCE", copied)
-    with pytest.warns(UserWarning, match=r"was compiled from another attention\.c and is not used; install"):
+    monkeypatch.setattr("synthattn.native.library.FOLDER", tmp_path)
+    assert load.__wrapped__() is not None
+    (tmp_path / "vectors.h").write_text((tmp_path / "vectors.h").read_text() + "\n")
+    with pytest.warns(UserWarning, match="was compiled from other sources and is not used; install"):
         assert load.__wrapped__() is None
-    monkeypatch.setattr("synthattn.native.library.SOURCE", SOURCE)
+    monkeypatch.setattr("synthattn.native.library.FOLDER", FOLDER)
     assert load.__wrapped__() is not None
     monkeypatch.setenv("SYNTHATTN_NATIVE", "0")
     assert load.__wrapped__() is None

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from synthattn.layers.thin_product import project
 from torch import nn
 
 from synthattn.layers import thin_product
-from synthattn.layers.thin_product import project
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from synthattn.layers import SyntheticAttention
 from synthattn.layers.constants import Sample, are_constant, constant_logits, is_plain_module
 from synthattn.layers.low_rank_inference import LowRankInference, all_sources
 from synthattn.low_rank import LowRank, factorize, highest_rank, stack
-from synthattn.synthesizers.base import is_plain_linear
+from synthattn.projection import is_plain_linear
 
 # How many times smaller than the values an output may be before the bound on its error no longer suffices. In small
 # trained models that was up to 21 (values largely average out, and the bound takes the output projection at its worst).

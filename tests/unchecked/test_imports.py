@@ -14,7 +14,7 @@ LAYERS = [
     ["shapes", "tracing", "messages", "spare"],
     ["logits", "masks"],
     ["native"],
-    ["batch_free", "banded", "blockwise", "reference"],
+    ["batch_free", "banded", "blockwise", "reference", "projection"],
     ["low_rank"],
     ["attend"],
     ["synthesizers"],

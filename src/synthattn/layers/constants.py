@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from synthattn.logits import Logits
 from synthattn.native import kernel
+from synthattn.projection import is_watched
 from synthattn.synthesizers import Synthesizer, Tokens
-from synthattn.synthesizers.base import is_watched
 from synthattn.tracing import traced
 
 # Tables with more entries than this are remembered by sums. Smaller ones are cheaper to copy and compare.

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from synthattn.layers.checks import check_tokens
 from synthattn.layers.synthetic_attention import Remembered
 from synthattn.masks import from_torch
+from synthattn.projection import project
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers.base import Resize, split_heads
 
@@ -110,13 +111,13 @@ class Convolution(nn.Module):
         weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(reach.dtype)
         dropped = F.dropout(weights, self.weight_dropout, self.training)
         heads = convolve(dropped, reach) if plain else self.convolve(dropped, reach)
-        y = self.output(heads.transpose(1, 2).flatten(2))
+        y = project(self.output, heads.transpose(1, 2).flatten(2))
         return (y, self._matrix(weights.expand(batch, -1, q, -1), mask.keep, offset - before, k)) if need_weights else y
 
     def remember(self, x: Float[Tensor, "batch k d_model"]) -> Remembered:
         """``GLU(X W_I)``, all that later windows need of the tokens; ``forward`` takes it as its ``memory``."""
         check_tokens("x", x, self.d_model)
-        return Remembered(None, split_heads(F.glu(self.input(x)), self.num_heads))
+        return Remembered(None, split_heads(F.glu(project(self.input, x)), self.num_heads))
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
         """Nothing to do: any length will do."""

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from synthattn import banded
 from synthattn.layers.convolution import Convolution, convolve
+from synthattn.projection import project
 from synthattn.shapes import Float
 from synthattn.synthesizers.base import split_heads
 
@@ -26,7 +27,7 @@ class DynamicConvolution(Convolution):
         nn.init.xavier_uniform_(self.query.weight)
 
     def logits(self, queries: Float[Tensor, "batch heads q dim"]) -> Float[Tensor, "batch heads q kernel"]:
-        return split_heads(self.query(queries.transpose(1, 2).flatten(2)), self.num_heads)
+        return split_heads(project(self.query, queries.transpose(1, 2).flatten(2)), self.num_heads)
 
     def convolve(
         self, weights: Float[Tensor, "batch heads q kernel"], reach: Float[Tensor, "batch heads n dim"]

@@ -5,6 +5,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from synthattn.projection import project
 from synthattn.shapes import Float
 
 Activation = Literal["relu", "gelu", "silu", "gated-relu", "gated-gelu", "gated-silu"]
@@ -24,7 +25,7 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
-        hidden = self.function(self.up(x))
+        hidden = self.function(project(self.up, x))
         if self.gate is not None:
-            hidden = hidden * self.gate(x)
-        return self.down(self.dropout(hidden))
+            hidden = hidden * project(self.gate, x)
+        return project(self.down, self.dropout(hidden))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from synthattn.layers.checks import check_positions, check_sizes, check_tokens
 from synthattn.layers.synthetic_attention import Remembered
 from synthattn.masks import from_torch
+from synthattn.projection import project
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers.base import Resize, Tokens, check_length, replace_parameter, resized, rows_at, split_heads
 
@@ -115,7 +116,7 @@ class Linformer(nn.Module):
         source = self._source(x, memory, positions, memory_positions)
         batch, q, n = x.shape[0], x.shape[1], source.length
         mask, _ = from_torch(key_padding_mask, None, False, batch, self.num_heads, q, n)
-        queries = split_heads(self.query(x), self.num_heads)
+        queries = split_heads(project(self.query, x), self.num_heads)
         keys = self._mixtures(self.e, self.key, source, mask.keep)
         values = self._mixtures(self.e if self.f is None else self.f, self.value, source, mask.keep)
         dropout = self.dropout if self.training else 0.0
@@ -195,7 +196,7 @@ class Linformer(nn.Module):
         return columns @ split_heads(projected, self.num_heads)
 
     def _merge(self, heads: Float[Tensor, "batch heads q dim"]) -> Float[Tensor, "batch q d_model"]:
-        return self.output(heads.transpose(1, 2).flatten(2))
+        return project(self.output, heads.transpose(1, 2).flatten(2))
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, num_heads={self.num_heads}, k={self.k}, max_length={self.max_length}"

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from synthattn.layers.constants import Sample, are_constant, is_plain_module, sources_of
 from synthattn.low_rank import LowRank
+from synthattn.projection import is_plain_linear
 from synthattn.shapes import Float
 from synthattn.synthesizers import Synthesizer
-from synthattn.synthesizers.base import is_plain_linear
 
 
 @dataclass(frozen=True)

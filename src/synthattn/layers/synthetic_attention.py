@@ -12,9 +12,10 @@ from synthattn.layers.exponential_cache import ExponentialCache
 from synthattn.layers.low_rank_inference import LowRankInference
 from synthattn.logits import Logits
 from synthattn.masks import Mask, from_torch
+from synthattn.projection import is_plain_linear, project
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers import Mix, Mixture, Sizes, Spec, Synthesizer, Term, Tokens, build, parse
-from synthattn.synthesizers.base import Resize, is_plain_linear, split_heads
+from synthattn.synthesizers.base import Resize, split_heads
 from synthattn.tracing import traced
 
 
@@ -280,7 +281,7 @@ class SyntheticAttention(nn.Module):
     ) -> Float[Tensor, "batch heads k width"]:
         """For so many queries, if that is known: memory is then in the order in which they are read fastest."""
         if q is None or not self._reads_lines(q, tokens):
-            return split_heads(self.value(tokens), self.num_heads)
+            return split_heads(project(self.value, tokens), self.num_heads)
         batch, k, _ = tokens.shape
         weight, bias, columns = self.value.weight, self.value.bias, tokens.flatten(0, 1).t()
         out = (
@@ -304,7 +305,7 @@ class SyntheticAttention(nn.Module):
     def _merge(self, heads: Float[Tensor, "batch heads q width"]) -> Float[Tensor, "batch q d_model"]:
         lines = batch_free.as_lines(heads) if _in_lines(self.output, heads) else None
         if lines is None:
-            return self.output(heads.transpose(1, 2).flatten(2))
+            return project(self.output, heads.transpose(1, 2).flatten(2))
         weight, bias = self.output.weight.t(), self.output.bias
         columns = lines.reshape(weight.shape[0], -1).t()
         made = torch.mm(columns, weight)

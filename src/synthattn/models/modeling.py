@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from synthattn.layers.positions import LearnedPositions
 from synthattn.layers.synthetic_attention import SyntheticAttention
-from synthattn.layers.thin_product import project
 from synthattn.messages import suggestion
 from synthattn.models import build
 from synthattn.models.block import Block
@@ -34,6 +33,7 @@ from synthattn.models.outputs import (
     MaskedLanguageModelOutput,
     StackOutput,
 )
+from synthattn.projection import project
 from synthattn.synthesizers.base import Resize, Synthesizer
 
 LOSS_OPTIONS = ("num_items_in_batch", "ignore_index", "shift_labels")

@@ -4,41 +4,20 @@
  * works as it does, with blocks of logits that stay in the cache of a core. Products of small matrices are written here,
  * because what happens to a block of logits between two of them, bias, exponential, slope, gradient of the bias, is done
  * while it is in registers.
- *
- * The same source is compiled for several instruction sets. Threads are those of the OpenMP that torch has loaded:
- * a second set of them would fight with the first.
  */
 
-#include <math.h>
-#include <omp.h>
-#include <stdint.h>
-#include <string.h>
+#include "vectors.h"
 
-#if defined(__AVX512F__)
-enum { W = 16, NV = 4 };
-#else
-enum { W = 8, NV = 2 };
-#endif
+#include <math.h>
+
 /* A tile of a product is MR rows of NR columns, which fills the registers. */
-enum { MR = 6, NR = W * NV };
+enum { MR = 6, NV = REGISTERS / 8, NR = W * NV };
 /* So many rows of a panel fit the innermost cache beside what is multiplied with them. */
 enum { DEPTH = 8192 / NR };
 /* A block of logits, which stays in the cache of a core with all that is multiplied to make it, and with its slopes.
  * Multiples of MR and NR. Rows of a block do not lie a power of two apart: they would be in the same few places of the
  * cache. */
 enum { ROWS = 132, KEYS = 512, STRIDE = KEYS + W };
-
-typedef float vec __attribute__((vector_size(4 * W)));
-typedef int32_t ints __attribute__((vector_size(4 * W)));
-typedef float loose __attribute__((vector_size(4 * W), aligned(4), may_alias));
-
-#define INLINE static inline __attribute__((always_inline))
-/* Compiled apart, so that the sums of a tile stay in registers whatever is around it. */
-#define APART static __attribute__((noinline))
-/* Unrolled: what is counted are registers. */
-#define FOR_EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
-
-typedef int64_t size;
 
 /* Rows of floats by example, head and place, in strides of floats; an axis that is shared has stride 0. Gradients that
  * several threads add to have a copy for each part of the rows, a split. */
@@ -80,19 +59,8 @@ typedef struct {
 /* What this was compiled from: structures that differ from those of Python would be read as something else. */
 const char *const synthattn_source = SOURCE;
 
-INLINE size least(size a, size b) { return a < b ? a : b; }
-INLINE size most(size a, size b) { return a > b ? a : b; }
-INLINE size round_up(size n, size unit) { return (n + unit - 1) / unit * unit; }
-
 INLINE float *row_of(const Rows *rows, size b, size h, size r) {
     return rows->data + b * rows->batch + h * rows->head + r * rows->row;
-}
-
-INLINE vec load(const float *from, size left) {
-    if (left >= W) return *(const loose *)from;
-    vec result = {0};
-    if (left > 0) memcpy(&result, from, (size_t)left * sizeof(float));
-    return result;
 }
 
 INLINE void store(float *to, vec x, size left) {

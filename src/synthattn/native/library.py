@@ -1,4 +1,4 @@
-"""The compiled kernel: where it is, and its arguments. ``attention.c`` has the same structures."""
+"""The compiled kernels: where they are, and their arguments. ``attention.c`` has the same structures."""
 
 import ctypes
 import functools
@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-SOURCE = Path(__file__).with_name("attention.c")
+FOLDER = Path(__file__).parent
 
 
 class Rows(Structure):
@@ -79,17 +79,17 @@ class Backward(Structure):
 
 @functools.cache
 def load() -> ctypes.CDLL | None:
-    """The kernel for this processor; None where it was not compiled, or is not wanted (``SYNTHATTN_NATIVE=0``)."""
+    """The kernels for this processor; None where they were not compiled, or are not wanted (``SYNTHATTN_NATIVE=0``)."""
     if os.environ.get("SYNTHATTN_NATIVE") == "0":
         return None
-    path = SOURCE.with_name(f"attention.{torch.backends.cpu.get_cpu_capability().lower()}.so")
+    path = FOLDER / f"kernels.{torch.backends.cpu.get_cpu_capability().lower()}.so"
     try:
         found = ctypes.CDLL(str(path))
         source = c_char_p.in_dll(found, "synthattn_source").value
     except (OSError, ValueError):  # not there, without torch's OpenMP, or something else
         return None
-    if source != hashlib.sha256(SOURCE.read_bytes()).hexdigest().encode():
-        said = f"{path.name} was compiled from another attention.c and is not used; install synthattn again"
+    if source != digest_of(FOLDER).encode():
+        said = f"{path.name} was compiled from other sources and is not used; install synthattn again"
         warnings.warn(said, stacklevel=2)
         return None
     found.synthattn_workspace.restype = found.synthattn_kept_rows.restype = found.synthattn_stride.restype = c_int64
@@ -101,4 +101,11 @@ def load() -> ctypes.CDLL | None:
     found.synthattn_forward.restype = found.synthattn_backward.restype = None
     found.synthattn_forward.argtypes = (POINTER(Problem), POINTER(Forward))
     found.synthattn_backward.argtypes = (POINTER(Problem), POINTER(Backward))
+    found.synthattn_thin.restype, found.synthattn_thin.argtypes = None, (*[c_void_p] * 4, *[c_int64] * 4)
     return found
+
+
+def digest_of(folder: Path) -> str:
+    """Of all that is compiled."""
+    sources = sorted(folder.glob("*.[ch]"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()

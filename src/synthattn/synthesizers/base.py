@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from synthattn.logits import Logits
+from synthattn.projection import is_plain_linear, project
 from synthattn.shapes import Float, Int
 from synthattn.tracing import traced
 
@@ -160,22 +161,11 @@ def _check_end(name: str, max_length: int, last: int) -> None:
         )
 
 
-def is_watched(module: nn.Module) -> bool:
-    """Whether something else wants to see the module being called, by a hook, or does something else in its place."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks) or "forward" in module.__dict__
-
-
-def is_plain_linear(projection: nn.Module) -> bool:
-    """False where there is an adapter in its place, or a hook."""
-    return type(projection) is nn.Linear and not is_watched(projection)
-
-
 def hidden_layer(
     projection: nn.Module, vectors: Float[Tensor, "batch length d_model"], heads: int
 ) -> Float[Tensor, "batch heads length dim"]:
     """``relu(W_1 x + b_1)``, split over heads."""
-    hidden = projection(vectors)
+    hidden = project(projection, vectors)
     # In place spares memory, where nobody else holds what the projection returned. What a gradient is recorded of is a
     # view, though, and the gradient of a view that was written to is copied three times.
     in_place = is_plain_linear(projection) and not hidden.requires_grad

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from synthattn.logits import Features, Logits
+from synthattn.projection import is_plain_linear, project
 from synthattn.shapes import Float
-from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, is_plain_linear, split_heads
+from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, split_heads
 from synthattn.synthesizers.spec import Term
 
 
@@ -42,15 +43,16 @@ class VanillaSynthesizer(Synthesizer):
 
     def project(self, query: Tokens) -> Float[Tensor, "batch heads length dim"]:
         """The queries, not yet scaled."""
-        return split_heads(self.query(query.vectors), self.num_heads)
+        return split_heads(project(self.query, query.vectors), self.num_heads)
 
     def remember(self, memory: Tokens) -> Float[Tensor, "batch heads length dim"]:
-        return split_heads(self.key(memory.vectors), self.num_heads) if memory.keys is None else memory.keys
+        return split_heads(project(self.key, memory.vectors), self.num_heads) if memory.keys is None else memory.keys
 
     def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
-        if query.projected is not None or not is_plain_linear(self.query):
+        few = query.vectors.shape[0] * query.vectors.shape[1] < query.vectors.shape[2]
+        if few or query.projected is not None or not is_plain_linear(self.query):
             return super().weighted_logits(query, memory, weight)
-        # Weighing the rows of W_Q spares a pass over the queries of the whole batch.
+        # Weighing the rows of W_Q spares a pass over the queries of the whole batch, unless there are fewer of these.
         rows = (weight * self.scale).expand(self.num_heads, 1, 1).repeat_interleave(self.head_dim, 0).view(-1)
         bias = None if self.query.bias is None else self.query.bias * rows
         queries = F.linear(query.vectors, self.query.weight * rows[:, None], bias)
