@@ -49,6 +49,7 @@ def attend(
         result = native.attend(logits, value, mask)
         if result is not None:
             return result
+    logits = logits.with_one_bias()
     mask, dead = mask.within(logits.windows()).revived(logits.query_length, value.shape[-2])
     result = _attend_live(logits, value, mask, dropout)
     return result if dead is None else result.masked_fill(dead, 0.0)

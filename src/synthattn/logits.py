@@ -128,23 +128,26 @@ class Logits:
         compact: biases that are kept in a smaller form.
         weight: what the bias has still to be multiplied with, None for 1. A large table is multiplied block by block,
             while it is in the cache, where an execution path can.
+        key_bias: a bias that is the same for all queries, apart from the other, which may be a large table: their sum
+            would be another one. ``(heads, 1, k)`` or ``(batch, heads, 1, k)``; the axis for heads may be 1.
     """
 
     features: tuple[Features, ...] = ()
     bias: Float[Tensor, "*batch heads q k"] | None = None
     compact: tuple[Compact, ...] = ()
     weight: Tensor | float | None = None
+    key_bias: Float[Tensor, "*key_batch key_heads 1 k"] | None = None
 
     @property
     def batch_free(self) -> bool:
         """True if the logits are the same for every example."""
-        bias_free = self.bias is None or self.bias.dim() == 3
+        bias_free = all(bias is None or bias.dim() == 3 for bias in (self.bias, self.key_bias))
         return bias_free and len(self.compact) == 0 and all(f.batch_free for f in self.features)
 
     @property
     def query_length(self) -> int:
         tensors = [f.query for f in self.features] + [c.parts[0] for c in self.compact]
-        tensors += [] if self.bias is None else [self.bias]
+        tensors += [bias for bias in (self.bias, self.key_bias) if bias is not None]
         return max(t.shape[-2] for t in tensors)
 
     @property
@@ -153,8 +156,9 @@ class Logits:
             return self.features[0].key.shape[-2]
         if self.compact:
             return self.compact[0].key_length
-        assert self.bias is not None, "logits without any term"
-        return self.bias.shape[-1]
+        bias = self.key_bias if self.bias is None else self.bias
+        assert bias is not None, "logits without any term"
+        return bias.shape[-1]
 
     def times(self, weight: Float[Tensor, "..."] | float) -> "Logits":
         """Scale by a number, or by a tensor that broadcasts against ``(heads, q, k)``.
@@ -166,13 +170,21 @@ class Logits:
             self.bias,
             tuple(c.times(weight) for c in self.compact),
             None if self.bias is None else weight if self.weight is None else self.weight * weight,
+            None if self.key_bias is None else self.key_bias * weight,
         )
 
     def weighed(self) -> "Logits":
         """The same with the weight of the bias multiplied out."""
         if self.bias is None or self.weight is None:
             return self
-        return Logits(self.features, self.bias * self.weight, self.compact)
+        return replace(self, bias=self.bias * self.weight, weight=None)
+
+    def with_one_bias(self) -> "Logits":
+        """The same with the bias of keys in the other one."""
+        if self.key_bias is None:
+            return self
+        bias = self.weighed().bias
+        return Logits(self.features, self.key_bias if bias is None else bias + self.key_bias, self.compact)
 
     @property
     def bias_wants_gradient(self) -> bool:
@@ -181,13 +193,11 @@ class Logits:
 
     def __add__(self, other: "Logits") -> "Logits":
         features, compact = self.features + other.features, self.compact + other.compact
+        key_bias = _sum(self.key_bias, other.key_bias)
         if self.bias is None or other.bias is None:
             biased = other if self.bias is None else self
-            return Logits(features, biased.bias, compact, biased.weight)
-        one, two = self.weighed().bias, other.weighed().bias
-        assert one is not None
-        assert two is not None
-        return Logits(features, one + two, compact)
+            return Logits(features, biased.bias, compact, biased.weight, key_bias)
+        return Logits(features, _sum(self.weighed().bias, other.weighed().bias), compact, key_bias=key_bias)
 
     def windows(self) -> list[Bool[Tensor, "*batch q k"]]:
         """Where keys must lie to be attended to at all, for each local window."""
@@ -201,7 +211,7 @@ class Logits:
     def summed(self) -> Float[Tensor, "*batch heads q k"]:
         """The same without a batch axis where it is batch-free."""
         parts = [f.product() for f in self.features] + [c.to_bias() for c in self.compact]
-        bias = self.weighed().bias
+        bias = self.with_one_bias().weighed().bias
         parts += [] if bias is None else [bias]
         return sum(parts[1:], start=parts[0])
 
@@ -213,4 +223,10 @@ class Logits:
         rest = tuple(f for f in self.features if not f.batch_free)
         bias = self.weighed().bias
         shared += [] if bias is None else [bias]
-        return Logits(rest, sum(shared[1:], start=shared[0]), self.compact)
+        return Logits(rest, sum(shared[1:], start=shared[0]), self.compact, key_bias=self.key_bias)
+
+
+def _sum(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+    if one is None or two is None:
+        return two if one is None else one
+    return one + two

@@ -21,15 +21,18 @@ from synthattn.tracing import traced
 
 # Below this many logits per example, torch's operations are as fast.
 SMALL_EXAMPLE = 2**16
+# Tables from this size on are not written down anew to add something to them.
+LARGE = 2**22
 
 
 def attend(
     logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask
 ) -> Float[Tensor, "batch heads q width"] | None:
     """Softmax(logits) @ value, or None where the kernel is not there or cannot do it."""
-    if not _applies(logits, value):
-        return None
-    return _attend(logits, value, mask)
+    if logits.key_bias is not None:
+        large = logits.bias is not None and logits.bias.numel() >= LARGE
+        logits = _with_product_for_keys(logits, value) if large else logits.with_one_bias()
+    return _attend(logits, value, mask) if _applies(logits, value) else None
 
 
 def attend_shared(
@@ -88,6 +91,13 @@ def _takes(logits: Logits, value: Tensor) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and load() is not None
     )
+
+
+def _with_product_for_keys(logits: Logits, value: Tensor) -> Logits:
+    """The same with the bias of keys as one more product, of ones with it."""
+    assert logits.key_bias is not None
+    ones = value.new_ones(1, 1, 1, 1).expand(*value.shape[:2], logits.query_length, 1)
+    return replace(logits, features=(*logits.features, Features(ones, logits.key_bias.mT)), key_bias=None)
 
 
 def _ends(keep: Tensor) -> Int[Tensor, "2 batch"] | None:

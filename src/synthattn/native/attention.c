@@ -12,8 +12,9 @@
 
 /* A tile of a product is MR rows of NR columns, which fills the registers. */
 enum { MR = 6, NV = REGISTERS / 8, NR = W * NV };
-/* So many rows of a panel fit the innermost cache beside what is multiplied with them. */
-enum { DEPTH = 8192 / NR };
+/* So many rows of a panel fit the innermost cache beside what is multiplied with them. More would fit where vectors are
+ * short, but long sums lose digits, most of all sums of equal numbers. */
+enum { DEPTH = 128 };
 /* A block of logits, which stays in the cache of a core with all that is multiplied to make it, and with its slopes.
  * Multiples of MR and NR. Rows of a block do not lie a power of two apart: they would be in the same few places of the
  * cache. */

@@ -33,7 +33,7 @@ class DenseSynthesizer(LearnedKeys):
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         self.check_lengths(query, memory)
         bias = None if self.key_bias is None else rows_at(self.key_bias, memory).unsqueeze(-2)
-        return Logits((Features(self.hidden_of(query), rows_at(self.keys, memory)),), bias)
+        return Logits((Features(self.hidden_of(query), rows_at(self.keys, memory)),), key_bias=bias)
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         fresh = self.keys.new_empty(len(self.keys), max_length, self.keys.shape[-1])
