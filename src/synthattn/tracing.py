@@ -13,7 +13,7 @@ def traced(tensor: Tensor) -> bool:
     return (
         torch.compiler.is_compiling()
         or torch._C._is_tracing()
-        or tensor.device.type == "meta"
+        or tensor.is_meta
         or isinstance(tensor, torch._subclasses.FakeTensor)
         or torch._C._are_functorch_transforms_active()
         or torch.autograd.forward_ad._current_level >= 0

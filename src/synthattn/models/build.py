@@ -7,6 +7,7 @@ from torch import nn
 from synthattn.layers.feed_forward import FeedForward
 from synthattn.layers.mixers import ConvolutionTerm, TokenMixer, build_mixer, parse_mixer
 from synthattn.layers.positions import LearnedPositions, SinusoidalPositions
+from synthattn.layers.rms_norm import RMSNorm
 from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.models.block import Block, PostNorm, PreNorm
 from synthattn.models.configuration import SynthesizerConfig
@@ -15,7 +16,7 @@ from synthattn.models.universal import Halting, UniversalStack
 from synthattn.synthesizers import SYNTHESIZERS, Sizes
 from synthattn.synthesizers.relative import Relative, RelativeSynthesizer
 
-NORMS = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm}
+NORMS = {"layernorm": nn.LayerNorm, "rmsnorm": RMSNorm}
 RESIDUALS = {"pre": PreNorm, "post": PostNorm}
 
 

@@ -101,7 +101,9 @@ def load() -> ctypes.CDLL | None:
     found.synthattn_forward.restype = found.synthattn_backward.restype = None
     found.synthattn_forward.argtypes = (POINTER(Problem), POINTER(Forward))
     found.synthattn_backward.argtypes = (POINTER(Problem), POINTER(Backward))
-    found.synthattn_thin.restype, found.synthattn_thin.argtypes = None, (*[c_void_p] * 4, *[c_int64] * 4)
+    found.synthattn_thin.restype = found.synthattn_rms_norm.restype = None
+    found.synthattn_thin.argtypes = (*[c_void_p] * 4, *[c_int64] * 4)
+    found.synthattn_rms_norm.argtypes = (*[c_void_p] * 3, c_float, *[c_int64] * 3)
     return found
 
 

@@ -1,4 +1,4 @@
-/* X W^T + b for a few rows X, float32 on the CPU: the product of every projection in a step of generation.
+/* What a step of generation consists of, for a few rows of float32 on the CPU: X W^T + b, and norms.
  *
  * Such a product takes as long as reading W once. Libraries for large products pack their operands first, which is more
  * work here than the product. W is read as it lies in memory: its rows and those of X are multiplied vector by vector,
@@ -6,6 +6,11 @@
  */
 
 #include "vectors.h"
+
+#include <math.h>
+
+/* Floats in a line of the cache. */
+enum { LINE = 16 };
 
 /* A tile is XR rows of X with WR rows of W; their sums fill the registers. */
 enum { XR = 4, WR = 3 * REGISTERS / 16 };
@@ -28,19 +33,19 @@ INLINE vec sum_each(vec lines[W]) {
     return lines[0];
 }
 
-/* The first `rows` and `columns` of a tile of the result; those beyond are computed from the last and left out. `new`
- * says that these rows of W are read for the first time. */
+/* The first `rows` and `columns` of a tile of the result; those beyond are computed from the last and left out. While
+ * the rows of W are multiplied, a part of the next ones is asked for: `step` floats from `next` on, vector by vector. */
 APART void thin_tile(float *y, size y_row, size rows, size columns, const float *x, const float *w, const float *bias,
-                     size depth, int new) {
+                     size depth, const float *next, size step) {
     vec acc[XR][WR] = {0};
     const float *left[XR], *right[WR];
     FOR_EACH(i, XR) left[i] = x + least(i, rows - 1) * depth;
     FOR_EACH(j, WR) right[j] = w + least(j, columns - 1) * depth;
-    size d = 0;
-    for (; d + W <= depth; d += W) {
+    size d = 0, lines = (step + LINE - 1) / LINE;
+    for (; d + W <= depth; d += W, next += step) {
         vec b[WR];
+        for (size line = 0; line < lines; line++) __builtin_prefetch(next + line * LINE);
         FOR_EACH(j, WR) b[j] = *(const loose *)(right[j] + d);
-        if (new) FOR_EACH(j, WR) __builtin_prefetch(right[j] + WR * depth + d); /* the same of the next tile */
         FOR_EACH(i, XR) {
             vec a = *(const loose *)(left[i] + d);
             FOR_EACH(j, WR) acc[i][j] += a * b[j];
@@ -49,7 +54,7 @@ APART void thin_tile(float *y, size y_row, size rows, size columns, const float 
     if (d < depth) {
         vec b[WR];
         FOR_EACH(j, WR) b[j] = load(right[j] + d, depth - d);
-        for (int i = 0; i < XR; i++) {
+        FOR_EACH(i, XR) {
             vec a = load(left[i] + d, depth - d);
             FOR_EACH(j, WR) acc[i][j] += a * b[j];
         }
@@ -58,7 +63,10 @@ APART void thin_tile(float *y, size y_row, size rows, size columns, const float 
     float sums[2 * W];
     FOR_EACH(part, 2) {
         vec lines[W];
-        FOR_EACH(i, W) lines[i] = part * W + i < XR * WR ? acc[(part * W + i) % XR][(part * W + i) / XR % WR] : (vec){0};
+        FOR_EACH(i, W) {
+            int at = part * W + i;
+            lines[i] = at < XR * WR ? acc[at % XR][at / XR % WR] : (vec){0};
+        }
         *(loose *)(sums + part * W) = sum_each(lines);
     }
     for (size i = 0; i < rows; i++)
@@ -68,9 +76,31 @@ APART void thin_tile(float *y, size y_row, size rows, size columns, const float 
 /* All matrices are rows without gaps: x (rows, depth), w (columns, depth), y (rows, columns); bias may be NULL. */
 void synthattn_thin(float *y, const float *x, const float *w, const float *bias, size rows, size columns, size depth,
                     size threads) {
+    /* The next rows of W are asked for in equal parts, so that memory is never idle. */
+    size passes = (rows + XR - 1) / XR, step = WR * W / passes;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size j = 0; j < columns; j += WR)
-        for (size i = 0; i < rows; i += XR)
+        for (size i = 0; i < rows; i += XR) {
+            const float *next = w + (j + WR) * depth + i / XR * (depth / W) * step;
             thin_tile(y + i * columns + j, columns, least(XR, rows - i), least(WR, columns - j), x + i * depth,
-                      w + j * depth, bias ? bias + j : NULL, depth, i == 0);
+                      w + j * depth, bias ? bias + j : NULL, depth, next, step);
+        }
+}
+
+/* x / sqrt(mean(x^2) + eps) * weight for each row; weight may be NULL. Sums of squares are of W sums, of which none is
+ * long. */
+void synthattn_rms_norm(float *y, const float *x, const float *weight, float eps, size rows, size width, size threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (size row = 0; row < rows; row++) {
+        const float *from = x + row * width;
+        vec total = {0};
+        for (size i = 0; i < width; i += W) {
+            vec part = load(from + i, width - i);
+            total += part * part;
+        }
+        float sum = 0;
+        FOR_EACH(i, W) sum += total[i];
+        float factor = 1.0f / sqrtf(sum / (float)width + eps);
+        for (size i = 0; i < width; i++) y[row * width + i] = from[i] * factor * (weight ? weight[i] : 1.0f);
+    }
 }

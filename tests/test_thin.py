@@ -1,0 +1,217 @@
+"""The kernels of a step of generation equal torch, and are left alone wherever something else is meant."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from synthattn.layers.rms_norm import RMSNorm
+from synthattn.models import SynthesizerForCausalLM, presets
+from synthattn.native import thin
+from synthattn.projection import project
+
+COMPILED = sys.platform == "linux" and platform.machine() == "x86_64" and shutil.which("gcc") is not None
+FAST = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+pytestmark = pytest.mark.skipif(not (COMPILED and FAST), reason="no kernel for this machine, or nothing to compile it")
+
+
+@pytest.fixture(autouse=True)
+def _for_all(monkeypatch):
+    """The kernel is for matrices of any size."""
+    monkeypatch.setattr(thin, "LEAST_SIZE", 0)
+
+
+@pytest.fixture
+def taken(monkeypatch) -> list[str]:
+    """What the kernels were called for."""
+    calls: list[str] = []
+
+    def watch(name: str) -> None:
+        original = getattr(thin, name)
+        monkeypatch.setattr(thin, name, lambda *args: (calls.append(name), original(*args))[1])
+
+    watch("thin_product")
+    watch("rms_norm")
+    return calls
+
+
+def assert_exact(found: Tensor, expected: Tensor, plain: Tensor) -> None:
+    """As close to the result in float64 as torch's own in float32, about."""
+    scale = expected.abs().max().clamp(min=1.0)
+    error, rounding = (float((y.double() - expected).abs().max() / scale) for y in (found, plain))
+    assert error <= max(1e-6, 2 * rounding)
+
+
+@torch.no_grad()
+def check_product(rows: int, columns: int, depth: int, bias: bool) -> None:
+    projection, x = nn.Linear(depth, columns, bias=bias), torch.randn(rows, depth)
+    double = nn.functional.linear(x.double(), projection.weight.double(), projection.bias.double() if bias else None)
+    assert_exact(project(projection, x), double, projection(x))
+
+
+@torch.no_grad()
+def check_norm(rows: int, width: int, eps: float | None, weighed: bool) -> None:
+    norm, x = RMSNorm(width, eps=eps, elementwise_affine=weighed), 3 * torch.randn(rows, width)
+    if weighed:
+        norm.weight.normal_()
+    plain = nn.functional.rms_norm(x, (width,), norm.weight, norm.eps)
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    double = x.double() / (x.double().square().mean(-1, keepdim=True) + eps).sqrt()
+    assert_exact(norm(x), double * norm.weight.double() if weighed else double, plain)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 8, 31, 32])
+@pytest.mark.parametrize(("columns", "depth"), [(1, 1), (7, 3), (29, 13), (64, 512), (211, 517), (1013, 129)])
+def test_product_equals_torch(taken, rows, columns, depth, bias):
+    check_product(rows, columns, depth, bias)
+    assert taken == ["thin_product"]
+
+
+@given(st.integers(1, 32), st.integers(1, 60), st.integers(1, 90), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_product_of_any_shape(rows, columns, depth, bias):
+    check_product(rows, columns, depth, bias)
+
+
+@pytest.mark.parametrize("weighed", [True, False])
+@pytest.mark.parametrize("eps", [None, 1e-6, 0.3])
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (3, 7), (8, 64), (5, 517), (600, 129)])
+def test_norm_equals_torch(taken, rows, width, eps, weighed):
+    check_norm(rows, width, eps, weighed)
+    assert taken == ["rms_norm"]
+
+
+def test_no_number_is_lost():
+    """NaN and infinity are those of their rows and columns alone."""
+    projection, x = nn.Linear(13, 29), torch.randn(5, 13)
+    with torch.no_grad():
+        x[2, 12], projection.weight[7, 0] = float("nan"), float("inf")
+        found, expected = project(projection, x), projection(x)
+    assert expected.isnan()[2].all()
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found.isinf(), expected.isinf())
+
+
+def hooked(projection, x):
+    projection.register_forward_hook(lambda module, inputs, output: output + 1)
+    return projection, x
+
+
+def in_double(projection, x):
+    return projection.double(), x.double()
+
+
+def adapted(projection, x):
+    return nn.Sequential(projection, nn.ReLU()), x
+
+
+def transposed(projection, x):
+    projection.weight = nn.Parameter(projection.weight.detach().t().contiguous().t())
+    return projection, x
+
+
+def with_gaps(projection, x):
+    return projection, torch.randn(11, 1, 26)[..., ::2]
+
+
+def many(projection, x):
+    return projection, torch.randn(33, 1, 13)
+
+
+def none(projection, x):
+    return projection, torch.randn(0, 1, 13)
+
+
+def special(projection, x):
+    class Special(Tensor):
+        pass
+
+    return projection, x.as_subclass(Special)
+
+
+@pytest.mark.parametrize("change", [hooked, in_double, adapted, transposed, with_gaps, many, none, special])
+def test_what_is_no_plain_projection_of_a_few_rows_is_called(taken, change):
+    projection, x = change(nn.Linear(13, 29), torch.randn(11, 1, 13))
+    with torch.no_grad():
+        assert torch.equal(project(projection, x), projection(x))
+    assert taken == []
+
+
+def test_a_wrong_width_is_told_by_torch(taken):
+    with torch.no_grad(), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        project(nn.Linear(13, 29), torch.randn(11, 1, 14))
+    with torch.no_grad(), pytest.raises(RuntimeError, match="normalized_shape"):
+        RMSNorm(13)(torch.randn(11, 1, 14))
+    assert taken == []
+
+
+def test_precision_that_was_asked_for(taken):
+    projection, norm, x = nn.Linear(13, 29), RMSNorm(13), torch.randn(11, 1, 13)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert project(projection, x).dtype == torch.bfloat16
+        norm(x)
+    with torch.no_grad():
+        assert norm.double()(x.double()).dtype == torch.float64
+    assert taken == []
+
+
+def test_gradients_flow(taken):
+    projection, norm, x = nn.Linear(13, 29), RMSNorm(13), torch.randn(11, 1, 13, requires_grad=True)
+    project(projection, x).sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, projection.weight.sum(0).expand(11, 1, -1))
+    norm(x).sum().backward()
+    assert norm.weight.grad is not None
+    assert taken == []
+
+
+def test_operations_are_counted():
+    projection, x = nn.Linear(13, 29), torch.randn(5, 1, 13)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        project(projection, x)
+        RMSNorm(13)(x)
+    assert counter.get_total_flops() == 2 * 5 * 13 * 29
+
+
+def test_every_product_and_norm_of_a_step_is_the_kernels(taken):
+    """Of a decoder with a dense mixture: value, output, W_1, queries, keys, two of the feed-forward layer, logits."""
+    config = presets.tiny(
+        vocab_size=211,
+        attention="dense+vanilla",
+        is_encoder_decoder=False,
+        is_decoder=True,
+        positions="relative",
+        norm="rmsnorm",
+    )
+    model = SynthesizerForCausalLM(config).eval()
+    with torch.no_grad():
+        model(torch.randint(2, 211, (3, 5)))
+    layers = config.decoder_layers
+    assert taken.count("thin_product") == 7 * layers + 1
+    assert taken.count("rms_norm") == 2 * layers + 1
+
+
+@pytest.mark.parametrize("level", ["avx2", "default"])
+def test_every_processor_computes_the_same(level):
+    """In a fresh process, whose torch is told that the processor can do less."""
+    code = (
+        "import test_thin as t; from synthattn.native.library import load\n"
+        "t.thin.LEAST_SIZE = 0\n"
+        "print('there' if load() is not None else 'not there')\n"
+        "for sizes in ((1, 1, 1), (8, 211, 517), (31, 64, 129)): t.check_product(*sizes, True)\n"
+        "t.check_norm(5, 517, 1e-6, True)\n"
+    )
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": level, "PYTHONPATH": str(Path(__file__).parent)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == ("there" if level == "avx2" else "not there")
