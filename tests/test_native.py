@@ -149,6 +149,25 @@ def test_large_tables_of_batch_free_weights_are_not_written_down(monkeypatch, sp
     assert all(call is not None for call in calls)
 
 
+@pytest.mark.parametrize("spec", ["random+dense", "random+dense+vanilla", "random+dense(shared_keys=true)"])
+@pytest.mark.parametrize("kind", ["full", "causal left"])
+def test_the_bias_of_keys_is_not_added_to_a_large_table(monkeypatch, taken, spec, kind):
+    """It is one more product, of width one."""
+    monkeypatch.setattr(native, "LARGE", 0)
+    widths: list[list[int]] = []
+    original = kernel.ATTEND
+
+    def watched(*args):
+        widths.append([query.shape[-1] for query in args[3]])
+        return original(*args)
+
+    monkeypatch.setattr(kernel, "ATTEND", watched)
+    layer, exact = layer_and_exact(spec)
+    assert_exact(layer, exact, tokens(), **ends(11, kind))
+    assert all(taken)
+    assert {each[-1] for each in widths} == {1}
+
+
 def test_large_tables_fall_back_where_all_kept_keys_underflow(monkeypatch):
     monkeypatch.setattr(batch_free, "LARGE", 0)
     layer, exact = layer_and_exact("random")

@@ -247,11 +247,26 @@ def test_a_damaged_record_is_named(tmp_path, text):
 
 def test_records_are_merged_and_the_later_figure_counts():
     case = Case("layer", 1, 8)
-    one = Record("first", 7, "m", 2, {}, "", 1.0, [Measurement("random", case, 2.0, 0.0)], [], ["a"])
-    two = Record("second", 9, "m", 2, {}, "", 2.0, [Measurement("random", case, 1.0, 0.0)], [], ["a", "b"])
+    one = Record(
+        "first", 7, "m", 2, {}, "2026-11-18T04:20:36+00:00", 1.0, [Measurement("random", case, 2.0, 0.0)], [], ["a"]
+    )
+    two = Record(
+        "second",
+        9,
+        "n",
+        2,
+        {},
+        "2026-11-19T04:20:36+00:00",
+        2.0,
+        [Measurement("random", case, 1.0, 0.0)],
+        [],
+        ["a", "b"],
+    )
     both = record.merged([one, two])
     assert [m.seconds for m in both.measurements] == [1.0]
-    assert (both.command, both.rounds, both.seconds, both.skipped) == ("first; second", 7, 3.0, ["a", "b"])
+    assert both.command == "first  # m, 2026-11-18\nsecond  # n, 2026-11-19"
+    assert (both.machine, both.rounds, both.seconds, both.skipped) == ("m; n", 7, 3.0, ["a", "b"])
+    assert record.merged([one]) == one
 
 
 def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

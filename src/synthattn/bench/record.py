@@ -129,13 +129,15 @@ def load(path: Path) -> Record:
 
 
 def merged(records: Iterable[Record]) -> Record:
-    """Several runs as one record; where two measured the same, the later one counts."""
+    """Several runs as one record; where two measured the same, the later one counts. Each command says where it ran."""
     records = list(records)
+    if len(records) == 1:
+        return records[0]
     last = records[-1]
     measurements = {(m.contender, m.case): m for record in records for m in record.measurements}
     low_rank = {each.case: each for record in records for each in record.low_rank}
     return Record(
-        command="; ".join(dict.fromkeys(record.command for record in records)),
+        command="\n".join(f"{record.command}  # {record.machine}, {record.started[:10]}" for record in records),
         rounds=min(record.rounds for record in records),
         machine="; ".join(dict.fromkeys(record.machine for record in records)),
         threads=last.threads,

@@ -11,6 +11,7 @@ from synthattn.projection import is_plain_linear, project
 from synthattn.shapes import Float
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, split_heads
 from synthattn.synthesizers.spec import Term
+from synthattn.tracing import traced
 
 
 class VanillaSynthesizer(Synthesizer):
@@ -49,14 +50,18 @@ class VanillaSynthesizer(Synthesizer):
         return split_heads(project(self.key, memory.vectors), self.num_heads) if memory.keys is None else memory.keys
 
     def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
-        few = query.vectors.shape[0] * query.vectors.shape[1] < query.vectors.shape[2]
-        if few or query.projected is not None or not is_plain_linear(self.query):
+        if _are_few(query.vectors) or query.projected is not None or not is_plain_linear(self.query):
             return super().weighted_logits(query, memory, weight)
         # Weighing the rows of W_Q spares a pass over the queries of the whole batch, unless there are fewer of these.
         rows = (weight * self.scale).expand(self.num_heads, 1, 1).repeat_interleave(self.head_dim, 0).view(-1)
         bias = None if self.query.bias is None else self.query.bias * rows
         queries = F.linear(query.vectors, self.query.weight * rows[:, None], bias)
         return Logits((Features(split_heads(queries, self.num_heads), self.remember(memory)),))
+
+
+def _are_few(vectors: Float[Tensor, "batch length d_model"]) -> bool:
+    """Whether there are fewer of them than rows of a projection; a traced graph is for any number of them."""
+    return not traced(vectors) and vectors.shape[0] * vectors.shape[1] < vectors.shape[2]
 
 
 @dataclass(frozen=True)
