@@ -29,10 +29,10 @@ def attend(
     logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask
 ) -> Float[Tensor, "batch heads q width"] | None:
     """Softmax(logits) @ value, or None where the kernel is not there or cannot do it."""
-    if logits.key_bias is not None:
-        large = logits.bias is not None and logits.bias.numel() >= LARGE
-        logits = _with_product_for_keys(logits, value) if large else logits.with_one_bias()
-    return _attend(logits, value, mask) if _applies(logits, value) else None
+    if not _applies(logits, value):
+        return None
+    large = logits.key_bias is not None and logits.bias is not None and logits.bias.numel() >= LARGE
+    return _attend(_with_product_for_keys(logits, value) if large else logits.with_one_bias(), value, mask)
 
 
 def attend_shared(
@@ -40,7 +40,7 @@ def attend_shared(
 ) -> Float[Tensor, "heads q columns"] | None:
     """The same for logits that all examples share, whose values are side by side."""
     features = tuple(Features(f.query.unsqueeze(0), f.key, f.scale) for f in logits.features)
-    logits, value = replace(logits, features=features), value.unsqueeze(0)
+    logits, value = replace(logits.with_one_bias(), features=features), value.unsqueeze(0)
     if len(logits.compact) > 0 or not _takes(logits, value):
         return None
     result = _attend(logits, value, Mask(causal=causal))
@@ -69,7 +69,8 @@ def _attend(logits: Logits, value: Tensor, mask: Mask) -> Tensor | None:
 def _applies(logits: Logits, value: Tensor) -> bool:
     return (
         len(logits.features) > 0
-        and (logits.bias is not None or len(logits.features) > 1)  # else torch has a kernel of its own
+        # Else torch has a kernel of its own.
+        and (logits.bias is not None or logits.key_bias is not None or len(logits.features) > 1)
         and len(logits.compact) == 0
         and value.shape[1] * logits.query_length * logits.key_length >= SMALL_EXAMPLE
         and _takes(logits, value)
@@ -79,7 +80,7 @@ def _applies(logits: Logits, value: Tensor) -> bool:
 def _takes(logits: Logits, value: Tensor) -> bool:
     """Whether the kernel is there for tensors like these."""
     tensors = [value, *(t for f in logits.features for t in (f.query, f.key))]
-    tensors += [] if logits.bias is None else [logits.bias]
+    tensors += [bias for bias in (logits.bias, logits.key_bias) if bias is not None]
     return (
         not traced(value)
         and value.numel() > 0
