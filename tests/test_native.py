@@ -66,6 +66,20 @@ def taken(monkeypatch) -> list[bool]:
     return calls
 
 
+@pytest.fixture
+def widths(monkeypatch) -> list[list[int]]:
+    """For each call of the kernel, the widths of its products."""
+    calls: list[list[int]] = []
+    original = kernel.ATTEND
+
+    def watched(*args):
+        calls.append([query.shape[-1] for query in args[3]])
+        return original(*args)
+
+    monkeypatch.setattr(kernel, "ATTEND", watched)
+    return calls
+
+
 def layer_and_exact(spec: str, **options: Any) -> tuple[SyntheticAttention, SyntheticAttention]:
     layer = make(spec, torch.float32, **options)
     return layer, copy.deepcopy(layer).double()
@@ -151,21 +165,27 @@ def test_large_tables_of_batch_free_weights_are_not_written_down(monkeypatch, sp
 
 @pytest.mark.parametrize("spec", ["random+dense", "random+dense+vanilla", "random+dense(shared_keys=true)"])
 @pytest.mark.parametrize("kind", ["full", "causal left"])
-def test_the_bias_of_keys_is_not_added_to_a_large_table(monkeypatch, taken, spec, kind):
+def test_the_bias_of_keys_is_not_added_to_a_large_table(monkeypatch, taken, widths, spec, kind):
     """It is one more product, of width one."""
     monkeypatch.setattr(native, "LARGE", 0)
-    widths: list[list[int]] = []
-    original = kernel.ATTEND
-
-    def watched(*args):
-        widths.append([query.shape[-1] for query in args[3]])
-        return original(*args)
-
-    monkeypatch.setattr(kernel, "ATTEND", watched)
     layer, exact = layer_and_exact(spec)
     assert_exact(layer, exact, tokens(), **ends(11, kind))
     assert all(taken)
     assert {each[-1] for each in widths} == {1}
+
+
+@pytest.mark.parametrize(("rank", "large"), [(3, False), (4, False), (5, True), (6, True)])
+@pytest.mark.parametrize("order", ["factorized_random(rank={})+random+vanilla", "vanilla+factorized_random(rank={})"])
+@pytest.mark.parametrize("kind", ["full", "causal left"])
+def test_thin_features_of_the_batch_are_no_table(monkeypatch, taken, widths, rank, large, order, kind):
+    """They are one more product, unless they are wider than it takes to read a table, or than values for a large one."""
+    monkeypatch.setattr(native, "THIN", 0 if large else 3)
+    monkeypatch.setattr(native, "LARGE", 0 if large else 2**22)
+    layer, exact = layer_and_exact(order.format(rank))
+    assert_exact(layer, exact, tokens(), **ends(11, kind))
+    assert taken == [True, True]
+    expected = [5] if rank in (4, 6) else [rank, 5]
+    assert [sorted(call) for call in widths] == [expected, expected]
 
 
 def test_large_tables_fall_back_where_all_kept_keys_underflow(monkeypatch):

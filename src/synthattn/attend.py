@@ -44,12 +44,11 @@ def attend(
     if band is not None and mask.allowed is None:
         return banded.attend(band.values, value, mask, dropout)
 
-    logits = logits.with_shared_features_as_bias()
     if dropout == 0.0:
         result = native.attend(logits, value, mask)
         if result is not None:
             return result
-    logits = logits.with_one_bias()
+    logits = logits.with_shared_features_as_bias().with_one_bias()
     mask, dead = mask.within(logits.windows()).revived(logits.query_length, value.shape[-2])
     result = _attend_live(logits, value, mask, dropout)
     return result if dead is None else result.masked_fill(dead, 0.0)

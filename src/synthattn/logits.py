@@ -215,12 +215,13 @@ class Logits:
         parts += [] if bias is None else [bias]
         return sum(parts[1:], start=parts[0])
 
-    def with_shared_features_as_bias(self) -> "Logits":
-        """Batch-free features written out: beside others, one bias for the batch is cheaper than more columns."""
-        shared = [f.product() for f in self.features if f.batch_free]
-        if not shared:
+    def with_shared_features_as_bias(self, widest: int = 0) -> "Logits":
+        """Batch-free features written out if they are wider: one bias for the batch is cheaper than many columns."""
+        wide = [f.batch_free and f.query.shape[-1] > widest for f in self.features]
+        if not any(wide):
             return self
-        rest = tuple(f for f in self.features if not f.batch_free)
+        shared = [f.product() for f, is_wide in zip(self.features, wide, strict=True) if is_wide]
+        rest = tuple(f for f, is_wide in zip(self.features, wide, strict=True) if not is_wide)
         bias = self.weighed().bias
         shared += [] if bias is None else [bias]
         return Logits(rest, sum(shared[1:], start=shared[0]), self.compact, key_bias=self.key_bias)

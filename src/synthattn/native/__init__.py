@@ -21,8 +21,10 @@ from synthattn.tracing import traced
 
 # Below this many logits per example, torch's operations are as fast.
 SMALL_EXAMPLE = 2**16
-# Tables from this size on are not written down anew to add something to them.
+# Tables from this size on are not written down anew to add something to them, nor made of thin factors.
 LARGE = 2**22
+# So many more columns of queries and keys cost each example no more than to read a table that is made of them once.
+THIN = 16
 
 
 def attend(
@@ -31,6 +33,7 @@ def attend(
     """Softmax(logits) @ value, or None where the kernel is not there or cannot do it."""
     if not _applies(logits, value):
         return None
+    logits = logits.with_shared_features_as_bias(_widest(logits, value))
     large = logits.key_bias is not None and logits.bias is not None and logits.bias.numel() >= LARGE
     return _attend(_with_product_for_keys(logits, value) if large else logits.with_one_bias(), value, mask)
 
@@ -68,7 +71,7 @@ def _attend(logits: Logits, value: Tensor, mask: Mask) -> Tensor | None:
 
 def _applies(logits: Logits, value: Tensor) -> bool:
     return (
-        len(logits.features) > 0
+        any(not features.batch_free for features in logits.features)
         # Else torch has a kernel of its own.
         and (logits.bias is not None or logits.key_bias is not None or len(logits.features) > 1)
         and len(logits.compact) == 0
@@ -85,13 +88,19 @@ def _takes(logits: Logits, value: Tensor) -> bool:
         not traced(value)
         and value.numel() > 0
         and logits.query_length > 1
-        and all(f.query.shape[:2] == value.shape[:2] for f in logits.features)
+        and all(f.query.shape[-3] == value.shape[1] for f in logits.features)
+        and all(f.query.dim() == 3 or len(f.query) == len(value) for f in logits.features)
         # Only what is a piece of memory and nothing else.
         and all(type(t) in (Tensor, nn.Parameter) for t in tensors)
         and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
         and not torch.is_autocast_enabled("cpu")
         and load() is not None
     )
+
+
+def _widest(logits: Logits, value: Tensor) -> int:
+    """How wide batch-free features may be to stay what they are."""
+    return value.shape[-1] if value.shape[1] * logits.query_length * logits.key_length >= LARGE else THIN
 
 
 def _with_product_for_keys(logits: Logits, value: Tensor) -> Logits:

@@ -17,8 +17,8 @@ from synthattn import spare
 from synthattn.native.library import Backward, Forward, Problem, Rows, load
 from synthattn.shapes import Float, Int
 
-# Exponentials are kept for the backward pass if they are not more than this, and there are several products: with one
-# it takes no longer to compute them again than to read them.
+# Exponentials are kept for the backward pass if they are not more than this, and queries and keys are at least twice as
+# wide as values: if less, it takes no longer to compute them again than to read them.
 KEPT_BYTES = 2**28
 
 
@@ -43,7 +43,8 @@ def attend(
     result = spare.empty((batch, q, heads, width), value.dtype).transpose(1, 2)
     needed = [value.new_empty(batch, heads, q)] if trains else []
     kept = kernel.synthattn_kept_rows(problem.arguments), kernel.synthattn_stride()
-    if trains and len(scales) > 1 and math.prod(kept) * value.itemsize <= KEPT_BYTES:
+    wide = sum(query.shape[-1] for query in queries) >= 2 * width
+    if trains and wide and math.prod(kept) * value.itemsize <= KEPT_BYTES:
         needed += [spare.empty(kept, value.dtype), spare.empty(kept[:1], value.dtype)]
     kernel.synthattn_forward(problem.arguments, Forward(Rows.of(result), *(t.data_ptr() for t in needed)))
     return [result, *needed]
