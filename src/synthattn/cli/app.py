@@ -257,7 +257,7 @@ def bench(
     beams: Annotated[str, typer.Option(help="Of generation.")] = "1,4",
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; the median counts.")] = 7,
     peers: Annotated[
-        bool, typer.Option("--peers", help="Also linformer and x-transformers; pip install 'synthattn[peers]'.")
+        bool, typer.Option("--peers", help="Also linformer and x-transformers; pip install 'synthattn\\[peers]'.")
     ] = False,
     memory: Annotated[bool, typer.Option(help="Measure peak memory, each contender in a process of its own.")] = True,
     trained: Annotated[
