@@ -1,5 +1,8 @@
 """What the tests share: the specs, sizes that betray a swapped axis, and one way to compare."""
 
+import platform
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +39,12 @@ SPECS = [
     "random+dense+vanilla+relative",
     "fixed_random+factorized_dense+dense(window=3)",
 ]
+
+COMPILED = sys.platform == "linux" and platform.machine() == "x86_64" and shutil.which("gcc") is not None
+FAST = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+needs_kernels = pytest.mark.skipif(
+    not (COMPILED and FAST), reason="no kernels for this machine, or nothing to compile them"
+)
 
 # Distinct primes, so that two axes that change places cannot go unseen.
 BATCH, HEADS, HEAD_DIM, LENGTH, MEMORY, MAX_LENGTH, D_MODEL = 2, 3, 5, 11, 13, 23, 17

@@ -126,21 +126,22 @@ def test_convolutions_equal_a_loop_over_the_equation(spec, length, causal, padde
 def linformer_by_loops(layer: Linformer, x: Tensor, memory: Tensor, pad: Tensor | None, places: Tensor) -> Tensor:
     rows = []
     width = layer.head_dim
+    zero = x.new_zeros(width)
+    parts = [slice(h * width, (h + 1) * width) for h in range(HEADS)]
     for b in range(len(x)):
         kept = [j for j in range(memory.shape[1]) if pad is None or not pad[b, j]]
         keys, values = ({j: linear(p, memory[b, j]) for j in kept} for p in (layer.key, layer.value))
+        projected = []
+        for h, part in enumerate(parts):
+            e = layer.e[h if len(layer.e) > 1 else 0]
+            f = e if layer.f is None else layer.f[h if len(layer.f) > 1 else 0]
+            projected_keys = [sum((e[m, places[b, j]] * keys[j][part] for j in kept), zero) for m in range(layer.k)]
+            projected_values = [sum((f[m, places[b, j]] * values[j][part] for j in kept), zero) for m in range(layer.k)]
+            projected.append((projected_keys, projected_values))
         for i in range(x.shape[1]):
             query = linear(layer.query, x[b, i])
             heads = []
-            for h in range(HEADS):
-                part = slice(h * width, (h + 1) * width)
-                e = layer.e[h if len(layer.e) > 1 else 0]
-                f = e if layer.f is None else layer.f[h if len(layer.f) > 1 else 0]
-                zero = x.new_zeros(width)
-                projected_keys = [sum((e[m, places[b, j]] * keys[j][part] for j in kept), zero) for m in range(layer.k)]
-                projected_values = [
-                    sum((f[m, places[b, j]] * values[j][part] for j in kept), zero) for m in range(layer.k)
-                ]
+            for part, (projected_keys, projected_values) in zip(parts, projected, strict=True):
                 weights = [(query[part] @ key / math.sqrt(width)).exp() for key in projected_keys]
                 mixed = sum((w * v for w, v in zip(weights, projected_values, strict=True)), zero)
                 heads.append(mixed / sum(weights))

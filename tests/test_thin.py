@@ -1,12 +1,5 @@
 """The kernels of a step of generation equal torch, and are left alone wherever something else is meant."""
 
-import os
-import platform
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,14 +7,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from helpers import needs_kernels
 from synthattn.layers.rms_norm import RMSNorm
 from synthattn.models import SynthesizerForCausalLM, presets
 from synthattn.native import thin
 from synthattn.projection import project
 
-COMPILED = sys.platform == "linux" and platform.machine() == "x86_64" and shutil.which("gcc") is not None
-FAST = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
-pytestmark = pytest.mark.skipif(not (COMPILED and FAST), reason="no kernel for this machine, or nothing to compile it")
+pytestmark = needs_kernels
 
 
 @pytest.fixture(autouse=True)
@@ -199,19 +191,3 @@ def test_every_product_and_norm_of_a_step_is_the_kernels(taken):
     layers = config.decoder_layers
     assert taken.count("thin_product") == 7 * layers + 1
     assert taken.count("rms_norm") == 2 * layers + 1
-
-
-@pytest.mark.parametrize("level", ["avx2", "default"])
-def test_every_processor_computes_the_same(level):
-    """In a fresh process, whose torch is told that the processor can do less."""
-    code = (
-        "import test_thin as t; from synthattn.native.library import load\n"
-        "t.thin.LEAST_SIZE = 0\n"
-        "print('there' if load() is not None else 'not there')\n"
-        "for sizes in ((1, 1, 1), (8, 211, 517), (31, 64, 129)): t.check_product(*sizes, True)\n"
-        "t.check_norm(5, 517, 1e-6, True)\n"
-    )
-    environment = os.environ | {"ATEN_CPU_CAPABILITY": level, "PYTHONPATH": str(Path(__file__).parent)}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() == ("there" if level == "avx2" else "not there")
