@@ -98,10 +98,13 @@ def test_the_figures_on_performance_are_those_of_the_records_that_are_kept():
     from synthattn.bench.page import page
 
     made = runpy.run_path(str(ROOT / "examples" / "update_performance.py"))
-    record = made["records"]()
+    found = made["records"]()
+    assert len(found) > 0
     shown = (ROOT / "docs" / "performance.md").read_text().split(made["BEGIN"])[1].split(made["END"])[0]
-    assert shown.strip() == made["part"](record).strip()
-    assert (ROOT / "docs" / "performance" / "report.html").read_text() == page(record)
+    assert shown.strip() == made["part"](found).strip()
+    for folder, record in found.items():
+        assert made["folder_of"](record) == folder
+        assert (folder / "report.html").read_text() == page(record)
 
 
 def test_the_papers_tables_are_those_of_the_records_that_are_kept(tmp_path):
