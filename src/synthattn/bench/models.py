@@ -25,8 +25,8 @@ Sizes = Mapping[str, Any]
 SIZES: Sizes = MappingProxyType({})
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, "classifier_dropout": 0.0}
 CHECKED_LENGTH = 128
-# In single precision, a few of millions of ReLUs are found on the other side of zero, and the gradient changes with each
-# of them far more than by rounding. A smooth function in their place leaves nothing but that.
+# In single precision, a few of millions of ReLUs are found on the other side of zero, and the gradient changes with
+# each of them far more than by rounding. A smooth function in their place leaves nothing but that.
 SMOOTH: Sizes = MappingProxyType({"activation": "gelu"})
 
 
