@@ -113,6 +113,21 @@ def test_products_alone_are_the_same_products():
     assert products(found.alone()).shapes == found.shapes
 
 
+def test_long_layers_are_checked_at_a_length_that_the_reference_has_memory_for(monkeypatch):
+    monkeypatch.setattr(layers, "CHECKED_LENGTH", 24)
+    lengths = []
+    original = layers.reference.attention
+
+    def watched(layer, x, **masks):
+        lengths.append((layer.max_length, x.shape[1]))
+        return original(layer, x, **masks)
+
+    monkeypatch.setattr(layers.reference, "attention", watched)
+    for length in (23, 24, 25, 10**6):
+        assert layers.check("random", Case("layer", 2, length, "train", "padded")) is not None
+    assert lengths == [(23, 23), (24, 24), (24, 24), (24, 24)]
+
+
 @pytest.mark.parametrize("mode", ["eval", "train"])
 @pytest.mark.parametrize("mask", ["full", "causal", "padded"])
 def test_every_layer_is_checked_and_runs(monkeypatch, mode, mask):
