@@ -193,6 +193,24 @@ def test_room_for_a_layer(monkeypatch, mode, copies):
     assert room.held_bytes("nn.MultiheadAttention", case) == room.held_bytes("vanilla", case)
 
 
+def test_who_writes_large_logits_down_runs_with_few_others():
+    names = ["dense", "relative+vanilla", "factorized_random", "Hugging Face T5", "linformer"]
+
+    def together(batch: int, length: int) -> list[list[str]]:
+        entries = tuple(Entry(name, {"vanilla": "vanilla"}) for name in names)
+        heats = Race(Case("layer", batch, length, "train"), entries).heats()
+        return [[entry.contender for entry in heat.entries] for heat in heats]
+
+    assert together(4, 2048) == [names]
+    assert together(1, 8192) == [
+        ["dense"],
+        ["relative+vanilla"],
+        ["factorized_random"],
+        ["Hugging Face T5"],
+        ["linformer"],
+    ]
+
+
 def test_room_for_a_training_step_counts_what_the_optimizer_keeps():
     case = Case("train", 2, 16, "train")
     with torch.device("meta"):

@@ -9,6 +9,10 @@ from synthattn.layers import SyntheticAttention
 BUDGET = 6 * 10**9
 """Bytes that those who are timed in the same rounds may hold together: a quarter of what a machine with 24 GB has. What
 one of them needs while it runs comes on top, and the operands of matrix products alone, which all of them share."""
+LARGE = 10**9
+"""Bytes of the logits of a call. Those who write more down need so much while they run that they run with few others."""
+WRITTEN = {"Hugging Face T5": 5, layers.STRAIGHTFORWARD: 5, "relative": 3}
+"""How often, about, by what is in the name of a contender, when it is trained."""
 
 
 def held_bytes(name: str, case: Case) -> int:
@@ -21,7 +25,14 @@ def held_bytes(name: str, case: Case) -> int:
     kept = sum(_kept(each) for each in module.modules() if isinstance(each, SyntheticAttention))
     # The input; in training its gradient as well, and the one to go back from.
     tokens = (3 if case.mode == "train" else 1) * 4 * case.batch * case.length * layers.D_MODEL
-    return tables + trained + kept + tokens
+    return tables + trained + kept + tokens + _written(name, case)
+
+
+def _written(name: str, case: Case) -> int:
+    logits = 4 * case.batch * layers.HEADS * case.length**2
+    if logits <= LARGE or case.kind != "layer":
+        return 0
+    return logits * max((times for part, times in WRITTEN.items() if part in name), default=0)
 
 
 def _kept(layer: SyntheticAttention) -> int:
