@@ -10,7 +10,7 @@ BUDGET = 6 * 10**9
 """Bytes that those who are timed in the same rounds may hold together: a quarter of what a machine with 24 GB has. What
 one of them needs while it runs comes on top, and the operands of matrix products alone, which all of them share."""
 LARGE = 10**9
-"""Bytes of the logits of a call. Those who write more down need so much while they run that they run with few others."""
+"""Bytes of the logits of a call. Who writes down more needs so much memory that it runs beside few others."""
 WRITTEN = {"Hugging Face T5": 5, layers.STRAIGHTFORWARD: 5, "relative": 3}
 """How often, about, by what is in the name of a contender, when it is trained."""
 
