@@ -17,17 +17,11 @@ def check(layer, compiled, **masks):
         torch.testing.assert_close(compiled(x, **arguments), layer(x, **arguments))
 
 
-WAYS = [(True, {}), (False, {"key_padding_mask": padding}), (False, {"is_causal": True})]
-
-
-# Every synthesizer in every way, and every mixture, which is a sum of these, in one of them: tracing is slow. All are
-# exported with and without padding below.
+@pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize(
-    ("spec", "way"),
-    [(s, w) for i, s in enumerate(SPECS) for w in range(len(WAYS)) if "+" not in s or i % len(WAYS) == w],
+    ("training", "masks"), [(True, {}), (False, {"key_padding_mask": padding}), (False, {"is_causal": True})]
 )
-def test_traced_in_one_graph_for_all_lengths(spec, way):
-    training, masks = WAYS[way]
+def test_traced_in_one_graph_for_all_lengths(spec, training, masks):
     torch._dynamo.reset()
     layer = make(spec, torch.float32).train(training)
     graphs = 0
@@ -81,10 +75,13 @@ def test_shapes_on_the_meta_device(spec):
 @pytest.mark.parametrize(
     "spec",
     [
+        "vanilla",
         "dense",
         "dense(window=5)",
+        "random",
         "factorized_random(rank=3)",
         "factorized_dense",
+        "dense+vanilla",
         "random+dense+vanilla+relative",
     ],
 )
