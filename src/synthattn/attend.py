@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from synthattn import banded, batch_free, blockwise, native
-from synthattn.logits import Band, Logits
+from synthattn import banded, batch_free, blockwise, native, second_order
+from synthattn.logits import Band, Features, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float
 from synthattn.tracing import traced
@@ -60,7 +60,7 @@ def attend_plain(
     mask: Mask = NO_MASK,
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch heads q width"]:
-    """The same in two steps: the weights, then their product with the values."""
+    """Return what ``attend`` returns, in two steps: the weights, then their product with the values."""
     return _apply(attention_weights(logits, mask, value.shape[0]), value, dropout)
 
 
@@ -103,7 +103,7 @@ def _softmax(logits: Logits, mask: Mask) -> Float[Tensor, "#batch heads q k"]:
 
 
 def _fused_applies(logits: Logits, value: Tensor) -> bool:
-    """Whether scaled_dot_product_attention has a fused kernel for these logits."""
+    """Return True if scaled_dot_product_attention has a fused kernel for these logits."""
     if len(logits.features) != 1 or len(logits.compact) > 0 or logits.features[0].query.shape[-1] != value.shape[-1]:
         return False
     if logits.bias is None:
@@ -114,6 +114,21 @@ def _fused_applies(logits: Logits, value: Tensor) -> bool:
 
 
 def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
+    """Return softmax(logits) @ value by torch's fused kernel, with a gradient that can be differentiated."""
+    result = _call_fused(logits, value, mask, dropout)
+    if dropout > 0.0:  # torch's own business: what was dropped is not known here
+        return result
+    (features,), scale = logits.features, logits.features[0].scale
+    bias, weight = logits.bias, logits.weight
+
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        terms = Logits((Features(query, key, scale),), bias, weight=weight)
+        return second_order.softmax_times_value(terms, value.to(query.dtype), mask)
+
+    return second_order.twice_differentiable(result, attend, features.query, features.key, value)
+
+
+def _call_fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
     (features,) = logits.features
     batch, heads = value.shape[:2]
     query, key = (_for_every_head(t, batch, heads) for t in (features.query, features.key))

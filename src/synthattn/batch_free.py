@@ -10,9 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from synthattn import native, spare
+from synthattn import native, second_order, spare
 from synthattn.logits import Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Bool, Float
@@ -30,7 +29,9 @@ def attend(
     """Batch-free attention, or None where only a softmax per example is exact."""
     if mask.keep is not None and traced(value):
         return None  # whether the quotient is safe depends on the data
-    if dropout == 0.0 and mask.allowed is None and is_large(value.shape[1], logits.query_length, logits.key_length):
+    # Sizes are not asked for in a traced graph, which would be bound to them.
+    in_blocks = dropout == 0.0 and mask.allowed is None and not traced(value)
+    if in_blocks and is_large(value.shape[1], logits.query_length, logits.key_length):
         heads = _attend_in_blocks(logits, value, mask)
         if heads is not None:
             return heads
@@ -51,7 +52,7 @@ def attend(
 
 
 def is_large(heads: int, q: int, k: int) -> bool:
-    """Whether the weights of all heads are so many that they should not be written down."""
+    """Return True if the weights of all heads are so many that they should not be written down."""
     return heads * q * k >= LARGE
 
 
@@ -85,7 +86,6 @@ class _MaskedColumns(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None]:  # pyright: ignore
         (kept,) = ctx.saved_tensors
         batch = kept.shape[-1]
@@ -288,7 +288,7 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         weights, columns = ctx.saved_tensors
         (grad,) = grads
-        if torch.is_grad_enabled():  # the gradient of this gradient may be wanted
+        if second_order.is_wanted(grad):
             to_weights = torch.bmm(grad, columns.mT)
             return to_weights.tril() if ctx.causal else to_weights, torch.bmm(weights.mT, grad), None
         new = torch.zeros_like if ctx.causal else torch.empty_like

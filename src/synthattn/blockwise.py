@@ -7,17 +7,16 @@ left out of the products instead of being masked.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from synthattn import spare
-from synthattn.logits import Compact, Features, Logits
+from synthattn import second_order, spare
+from synthattn.logits import Band, Compact, Features, Logits, Outer
 from synthattn.masks import Mask
 from synthattn.shapes import Float
 from synthattn.tracing import traced
@@ -38,11 +37,12 @@ SMALL_EXAMPLE = 2**16
 
 def applies(logits: Logits, value: Tensor) -> bool:
     """Whether the loop pays, and the tensors are of the one kind that it takes."""
+    if traced(value):  # before anything is asked of its sizes, which a traced graph would be bound to
+        return False
     tensors = [value, *_inputs(logits)] + ([] if logits.bias is None else [logits.bias])
     per_example = value.shape[1] * logits.query_length * logits.key_length
     return (
-        not traced(value)
-        and len(value) > 0
+        len(value) > 0
         and all(t.dtype == value.dtype and t.device.type == "cpu" for t in tensors)
         and value.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cpu")
@@ -59,7 +59,34 @@ def attend(
     weight = logits.weight
     logits = Logits(_equally_scaled(logits.features, *value.shape[:2]), bias, logits.compact)
     plan = _Plan.make(logits, value, mask)
-    return _Blockwise.apply(plan, value, bias, weight, *_inputs(logits)).transpose(1, 2)  # pyright: ignore
+    in_torch = _in_torch(logits, mask)
+    return _Blockwise.apply(plan, in_torch, value, bias, weight, *_inputs(logits)).transpose(1, 2)  # pyright: ignore
+
+
+def _in_torch(logits: Logits, mask: Mask) -> Callable[..., Tensor]:
+    """Return a function that computes in torch's own operations what :class:`_Blockwise` does with these inputs."""
+    scales = [f.scale for f in logits.features]
+    biases = [(len(c.parts), _maker(c)) for c in logits.compact]
+    # What is forbidden beside these is minus infinity in the bias.
+    mask = Mask(None if mask.per_example else mask.keep, mask.causal)
+
+    def attend(value: Tensor, bias: Tensor | None, weight: Tensor | None, *inputs: Tensor) -> Tensor:
+        rest = iter(inputs)
+        queries, keys = ([next(rest) for _ in scales] for _ in range(2))
+        features = tuple(Features(q, k, s) for q, k, s in zip(queries, keys, scales, strict=True))
+        compact = tuple(make(*(next(rest) for _ in range(count))) for count, make in biases)
+        return second_order.softmax_times_value(Logits(features, bias, compact, weight), value, mask).transpose(1, 2)
+
+    return attend
+
+
+def _maker(compact: Compact) -> Callable[..., Compact]:
+    """Return a function that makes a compact bias like this one of other parts; it holds on to none of its parts."""
+    if isinstance(compact, Band):
+        distance = compact.distance
+        return lambda values: Band(values, distance)
+    length = compact.key_length
+    return lambda a, b: Outer(a, b, length)
 
 
 def _equally_scaled(features: tuple[Features, ...], batch: int, heads: int) -> tuple[Features, ...]:
@@ -332,12 +359,21 @@ def _interleaved(heads: Float[Tensor, "batch heads length width"]) -> Float[Tens
 
 
 class _Blockwise(torch.autograd.Function):
-    """Inputs: the plan, value, bias and its weight (or None), queries and keys of the products, the parts of each
-    compact bias. The output has the heads of a token side by side."""
+    """Attention block by block.
+
+    Inputs: the plan; a function that does the same in torch's operations; value; bias and its weight, or None; queries
+    and keys of the products; the parts of each compact bias. The output has the heads of a token side by side.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, plan: _Plan, value: Tensor, bias: Tensor | None, weight: Tensor | None, *inputs: Tensor
+        ctx: Any,
+        plan: _Plan,
+        in_torch: Callable[..., Tensor],
+        value: Tensor,
+        bias: Tensor | None,
+        weight: Tensor | None,
+        *inputs: Tensor,
     ) -> Tensor:
         batch, heads, _, width = value.shape
         queries, keys, parts = plan.sorted(inputs)
@@ -360,22 +396,25 @@ class _Blockwise(torch.autograd.Function):
                     kept.append(weights)
                     memory = memory[weights.numel() :]
             result = _interleaved(found)
-        ctx.save_for_backward(value, bias, weight, *product, *parts, *kept)
-        ctx.plan, ctx.shapes = plan, [t.shape for t in inputs]
+        ctx.save_for_backward(value, bias, weight, *inputs, *kept)
+        ctx.plan, ctx.in_torch, ctx.given = plan, in_torch, len(inputs)
         return result
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         plan: _Plan = ctx.plan
         value, bias, weight, *rest = ctx.saved_tensors
-        query_shapes, key_shapes, part_shapes = plan.sorted(ctx.shapes)
-        products, given = 2 * bool(plan.products), len(part_shapes)
-        product, parts, kept = rest[:products], rest[products : products + given], iter(rest[products + given :])
+        inputs, kept = rest[: ctx.given], iter(rest[ctx.given :])
+        if second_order.is_wanted(grads[0]):
+            wanted = ctx.needs_input_grad[2:]
+            return None, None, *second_order.gradients(ctx.in_torch, [value, bias, weight, *inputs], wanted, grads[0])
+        queries, keys, parts = plan.sorted(inputs)
+        query_shapes, key_shapes = [t.shape for t in queries], [t.shape for t in keys]
+        product = [_side_by_side(some, len(value)) for some in (queries, keys) if some]
         grad = grads[0].transpose(1, 2)
         terms = _Terms(plan, bias, weight, product, parts)
 
-        _, needs_value, needs_bias, needs_weight, *needs_inputs = ctx.needs_input_grad
+        _, _, needs_value, needs_bias, needs_weight, *needs_inputs = ctx.needs_input_grad
         needs_queries, needs_keys, needs_parts = plan.sorted(needs_inputs)
         to_query, to_key = (
             # The gradient of a parameter stays where it is, and is no loan.
@@ -416,7 +455,7 @@ class _Blockwise(torch.autograd.Function):
         to_queries, to_query = _apart(to_query, query_shapes, needs_queries), None
         to_keys, to_key = _apart(to_key, key_shapes, needs_keys), None
         to_value = None if to_value is None else _interleaved(to_value).transpose(1, 2)
-        return None, to_value, to_bias, to_weight, *to_queries, *to_keys, *to_parts
+        return None, None, to_value, to_bias, to_weight, *to_queries, *to_keys, *to_parts
 
 
 def _unweigh(to_product: Tensor, bias: Tensor, weight: Tensor, plan: _Plan) -> Tensor:

@@ -1,5 +1,6 @@
 """Projections of tokens, ``W x + b``: their product by the fastest way, where it is nothing but a product."""
 
+import torch.nn.modules.module as _everywhere
 from torch import Tensor, nn
 
 from synthattn.native import thin
@@ -7,28 +8,33 @@ from synthattn.shapes import Float
 
 
 def project(projection: nn.Module, x: Float[Tensor, "*axes width"]) -> Float[Tensor, "*axes features"]:
-    """``projection(x)``; for a few tokens, as in every step of generation, by a kernel that reads the matrix once."""
+    """Return ``projection(x)``; for a few tokens, as in every step of generation, by a kernel that reads W once."""
     if not is_plain_linear(projection):
         return projection(x)
     # Not by their names, which takes longer, and there are some forty products for each token.
     weight, bias = projection._parameters["weight"], projection._parameters["bias"]
-    if weight is None or not thin.takes(x, weight, bias) or not _is_thin(x, weight):
-        return projection(x)
-    return (thin.THIN_PRODUCT if thin.watched() else thin.thin_product)(x, weight, bias)
-
-
-def _is_thin(x: Tensor, weight: Tensor) -> bool:
-    columns, width = weight.shape
-    # Where the widths differ, torch has words for it.
-    return x.shape[-1] == width and x.numel() <= thin.MOST_ROWS * width and columns * width >= thin.LEAST_SIZE
+    made = None if weight is None else thin.product(x, weight, bias)
+    return projection(x) if made is None else made
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether something else wants to see the module being called, by a hook, or does something else in its place."""
-    hooked = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    return bool(hooked) or "forward" in module.__dict__
+    """Return True if calling the module does more than its forward pass, or something else in its place.
+
+    That is so where it has a hook, or all modules have one, or its ``forward`` was replaced.
+    """
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or _everywhere._global_forward_hooks
+        or _everywhere._global_forward_pre_hooks
+        or _everywhere._global_backward_hooks
+        or _everywhere._global_backward_pre_hooks
+        or "forward" in module.__dict__
+    )
 
 
 def is_plain_linear(projection: nn.Module) -> bool:
-    """False where there is an adapter in its place, or a hook."""
+    """Return True if the projection is nothing but a matrix product: no adapter, no hook."""
     return type(projection) is nn.Linear and not is_watched(projection)

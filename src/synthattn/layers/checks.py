@@ -1,10 +1,11 @@
-"""What every layer asks of its sizes and its inputs, in one line that says what to do."""
+"""Checks of the sizes and inputs of every layer; each error is one line that says what to do."""
 
 import torch
 from torch import Tensor
 
 
 def check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length: int | None, dropout: float) -> None:
+    """Refuse sizes that no layer can have."""
     for name, number in (("d_model", d_model), ("num_heads", num_heads)):
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")
@@ -20,6 +21,11 @@ def check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length: 
 
 
 def check_tokens(name: str, x: Tensor, d_model: int) -> None:
+    """Refuse tokens that are not a dense tensor of floats with the width of the layer."""
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} must be a tensor, got {type(x).__name__}")
+    if x.layout != torch.strided or x.is_nested:
+        raise ValueError(f"{name} must be a dense tensor, got {'nested' if x.is_nested else _name(x.layout)}")
     if x.dim() != 3:
         raise ValueError(f"{name} must have shape (batch, length, {d_model}), got {tuple(x.shape)}")
     if x.shape[0] == 0 or x.shape[1] == 0:
@@ -27,10 +33,66 @@ def check_tokens(name: str, x: Tensor, d_model: int) -> None:
     if x.shape[-1] != d_model:
         raise ValueError(f"{name} has width {x.shape[-1]}, the layer was built for d_model={d_model}")
     if not x.is_floating_point():
-        raise ValueError(f"{name} must hold floats, got {str(x.dtype).removeprefix('torch.')}")
+        raise ValueError(f"{name} must hold floats, got {_name(x.dtype)}")
+
+
+def check_offset(offset: int) -> None:
+    """Refuse a number of earlier tokens that cannot be."""
+    if offset < 0:
+        raise ValueError(f"offset is the number of tokens before x, which is at least 0, got {offset}")
+
+
+def check_position_bias(bias: Tensor, batch: int, heads: int, q: int, k: int) -> None:
+    """Refuse a bias that does not broadcast against the logits, or has another number of keys."""
+    shape = tuple(bias.shape)
+    fits = (
+        len(shape) in (3, 4)
+        and shape[-1] == k
+        and shape[-2] in (1, q)
+        and shape[-3] in (1, heads)
+        and (len(shape) == 3 or shape[0] in (1, batch))
+    )
+    if not fits:
+        raise ValueError(
+            f"position_bias must have shape (1 or heads, 1 or queries, keys) = (1 or {heads}, 1 or {q}, {k}), or that "
+            f"with a first axis of 1 or batch = {batch}, got {shape}"
+        )
+    if not bias.is_floating_point():
+        raise ValueError(f"position_bias must hold floats, got {_name(bias.dtype)}")
+
+
+def check_projected_memory(
+    keys: Tensor | None, values: Tensor, batch: int, heads: int, key_width: int, width: int
+) -> None:
+    """Refuse projected memory that a layer of another shape made, or for another batch.
+
+    Args:
+        keys: the keys, None where the layer reads none.
+        values: the values.
+        batch: the number of examples in this call.
+        heads: the number of heads of this layer.
+        key_width: the width of the keys of this layer, 0 where it reads none.
+        width: the width of the values of this layer.
+    """
+    if (keys is None) != (key_width == 0):
+        raise ValueError(f"memory was remembered {'without' if keys is None else 'with'} keys, by another layer")
+    if values.dim() == 4 and values.shape[0] != batch:
+        raise ValueError(f"x has {batch} examples, memory has {values.shape[0]}")
+    length = values.shape[2] if values.dim() == 4 else 0
+    for name, tensor, size in (("keys", keys, key_width), ("values", values, width)):
+        if tensor is None:
+            continue
+        if tuple(tensor.shape) != (batch, heads, length, size) or length == 0:
+            raise ValueError(
+                f"memory has {name} of shape {tuple(tensor.shape)}, this layer needs (batch, heads, tokens, width) = "
+                f"({batch}, {heads}, {length or 'at least 1'}, {size}); it was remembered by another layer"
+            )
+        if not tensor.is_floating_point():
+            raise ValueError(f"{name} of memory must hold floats, got {_name(tensor.dtype)}")
 
 
 def check_positions(name: str, positions: Tensor | None, x: Tensor) -> None:
+    """Refuse positions that are not one whole number for each token, once or for each example."""
     if positions is None:
         return
     if positions.shape not in (x.shape[:2], x.shape[1:2]):
@@ -39,4 +101,8 @@ def check_positions(name: str, positions: Tensor | None, x: Tensor) -> None:
             f"got {tuple(positions.shape)}"
         )
     if positions.dtype not in (torch.int32, torch.int64):
-        raise ValueError(f"{name} must be whole numbers, got {str(positions.dtype).removeprefix('torch.')}")
+        raise ValueError(f"{name} must be whole numbers, got {_name(positions.dtype)}")
+
+
+def _name(thing: torch.dtype | torch.layout) -> str:
+    return str(thing).removeprefix("torch.")

@@ -120,13 +120,8 @@ def are_constant(sources: list[Tensor]) -> bool:
 
 
 def is_plain_module(synthesizer: Synthesizer) -> bool:
-    """False where somebody wants to see every call, of the synthesizer or of a term of it, or makes it another."""
-    everywhere = torch.nn.modules.module
-    return not (
-        everywhere._global_forward_hooks
-        or everywhere._global_forward_pre_hooks
-        or any(map(is_watched, synthesizer.modules()))
-    )
+    """Return True if no call of the synthesizer, or of a term of it, is watched or replaced."""
+    return not any(map(is_watched, synthesizer.modules()))
 
 
 def constant_logits(synthesizer: Synthesizer, like: Tensor, q: int, k: int) -> Logits:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from synthattn.layers.checks import check_tokens
+from synthattn.layers.checks import check_offset, check_projected_memory, check_tokens
 from synthattn.layers.synthetic_attention import Remembered
 from synthattn.masks import from_torch
 from synthattn.projection import project
@@ -129,6 +129,7 @@ class Convolution(nn.Module):
             raise ValueError(f"{self.name} has no logits to add position_bias to; leave it out")
 
     def _values(self, x: Tensor, memory: Tensor | Remembered | None, offset: int) -> Float[Tensor, "batch heads k dim"]:
+        check_offset(offset)
         if memory is None:
             if offset > 0:
                 raise ValueError(f"offset={offset} was given without the memory of the tokens before x")
@@ -136,10 +137,8 @@ class Convolution(nn.Module):
         check_tokens("x", x, self.d_model)
         if isinstance(memory, Tensor):
             raise ValueError(f"{self.name} convolves x itself, it cannot attend to a memory; use vanilla for that")
-        if memory.keys is not None:
-            raise ValueError("memory was remembered with keys, by another layer")
-        if memory.values.shape[0] != x.shape[0]:
-            raise ValueError(f"x has {x.shape[0]} examples, memory has {memory.values.shape[0]}")
+        width = self.d_model // self.num_heads
+        check_projected_memory(memory.keys, memory.values, x.shape[0], self.num_heads, 0, width)
         if offset + x.shape[1] > memory.values.shape[2]:
             raise ValueError(
                 f"memory has {memory.values.shape[2]} tokens, offset={offset} and the {x.shape[1]} tokens of x need "

@@ -6,8 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from synthattn.attend import attend
 from synthattn.layers.checks import check_positions, check_sizes, check_tokens
 from synthattn.layers.synthetic_attention import Remembered
+from synthattn.logits import Features, Logits
 from synthattn.masks import from_torch
 from synthattn.projection import project
 from synthattn.shapes import Bool, Float, Int
@@ -121,7 +123,8 @@ class Linformer(nn.Module):
         values = self._mixtures(self.e if self.f is None else self.f, self.value, source, mask.keep)
         dropout = self.dropout if self.training else 0.0
         if not plain and not need_weights:
-            return self._merge(F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout))
+            logits = Logits((Features(queries, keys, self.head_dim**-0.5),))
+            return self._merge(attend(logits, values, dropout=dropout))
         logits = queries @ keys.mT * self.head_dim**-0.5
         # Half precision has too few digits to sum a row in.
         weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(logits.dtype)
@@ -152,7 +155,7 @@ class Linformer(nn.Module):
     def _refuse(self, attn_mask: Tensor | None, is_causal: bool, offset: int, bias: Tensor | None) -> None:
         if is_causal:
             raise ValueError("linformer cannot be causal: its mixtures hold tokens from the whole input; use vanilla")
-        if offset > 0:
+        if offset != 0:
             raise ValueError(f"linformer cannot decode, but offset={offset} was given; use vanilla for that")
         if attn_mask is not None:
             raise ValueError("linformer takes no attn_mask: queries attend to mixtures; use key_padding_mask")

@@ -7,7 +7,14 @@ from torch import Tensor, nn
 
 from synthattn import batch_free, spare
 from synthattn.attend import attend, attend_plain, attention_weights
-from synthattn.layers.checks import check_positions, check_sizes, check_tokens
+from synthattn.layers.checks import (
+    check_offset,
+    check_position_bias,
+    check_positions,
+    check_projected_memory,
+    check_sizes,
+    check_tokens,
+)
 from synthattn.layers.exponential_cache import ExponentialCache
 from synthattn.layers.low_rank_inference import LowRankInference
 from synthattn.logits import Logits
@@ -135,7 +142,7 @@ class SyntheticAttention(nn.Module):
         positions: Int[Tensor, "*batch q"] | None = None,
         memory_positions: Int[Tensor, "*batch k"] | None = None,
         offset: int = 0,
-        position_bias: Float[Tensor, "*examples heads q k"] | None = None,
+        position_bias: Float[Tensor, "*examples #heads #q k"] | None = None,
         plain: bool = False,
         need_weights: bool = False,
     ) -> Float[Tensor, "batch q d_model"] | tuple[Float[Tensor, "batch q d_model"], Float[Tensor, "batch heads q k"]]:
@@ -152,7 +159,8 @@ class SyntheticAttention(nn.Module):
                 ``(batch, q)``.
             memory_positions: the same for ``memory``, from 0 on unless given.
             offset: how many tokens came before ``x``, for decoding with a memory of what was decoded so far.
-            position_bias: added to the logits, ``(heads, q, k)`` or ``(batch, heads, q, k)``.
+            position_bias: added to the logits, ``(heads, q, k)`` or ``(batch, heads, q, k)``; all axes but the last may
+                be 1.
             plain: compute the weights and multiply, in place of faster ways to the same result.
             need_weights: also return the attention weights (before dropout).
 
@@ -160,6 +168,8 @@ class SyntheticAttention(nn.Module):
         """
         query, source = self._tokens(x, memory, positions, memory_positions, offset)
         batch, q, k = x.shape[0], query.length, source.length
+        if position_bias is not None:
+            check_position_bias(position_bias, batch, self.num_heads, q, k)
         mask, bias = from_torch(key_padding_mask, attn_mask, is_causal, batch, self.num_heads, q, k, offset, x.device)
         value = memory.values if isinstance(memory, Remembered) else self._values(source.vectors, q)
 
@@ -229,6 +239,7 @@ class SyntheticAttention(nn.Module):
     ) -> tuple[Tokens, Tokens]:
         check_tokens("x", x, self.d_model)
         check_positions("positions", positions, x)
+        check_offset(offset)
         query = Tokens(x, None if positions is None else positions.long(), start=offset)
         if memory is None:
             if offset > 0:
@@ -239,10 +250,8 @@ class SyntheticAttention(nn.Module):
         keys = None
         if isinstance(memory, Remembered):
             keys = memory.keys
-            if (keys is None) == self.reads_memory:
-                raise ValueError(
-                    f"memory was remembered {'without' if keys is None else 'with'} keys, by another layer"
-                )
+            width = self.synthesizer.key_width
+            check_projected_memory(keys, memory.values, x.shape[0], self.num_heads, width, self.head_dim)
             # The values of a head stand in for tokens that are no longer there: only their number counts.
             memory = memory.values.select(1, 0)
         else:
@@ -294,8 +303,8 @@ class SyntheticAttention(nn.Module):
         return made.view(self.num_heads, -1, batch, k).permute(2, 0, 3, 1)
 
     def _reads_lines(self, q: int, tokens: Tensor) -> bool:
-        """Whether batch-free attention multiplies written weights with all places of a feature."""
-        if q == 1 or not self.synthesizer.batch_free or not _in_lines(self.value, tokens):
+        """Return True if batch-free attention multiplies written weights with all places of a feature."""
+        if not self.synthesizer.batch_free or not _in_lines(self.value, tokens) or q == 1:
             return False
         if self.low_rank is not None and not self.training and not torch.is_grad_enabled():
             return False
@@ -317,12 +326,12 @@ class SyntheticAttention(nn.Module):
 
 
 def _in_lines(projection: nn.Linear, tensor: Tensor) -> bool:
-    """Whether the projection is nothing but a product, which may as well be computed transposed."""
+    """Return True if the projection is nothing but a product, which may as well be computed transposed."""
     return (
-        is_plain_linear(projection)
+        not traced(tensor)
+        and is_plain_linear(projection)
         and tensor.device.type == "cpu"
         and tensor.dtype == projection.weight.dtype
         and tensor.numel() > 0
-        and not traced(tensor)
         and not torch.is_autocast_enabled("cpu")
     )

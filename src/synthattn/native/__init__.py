@@ -5,13 +5,14 @@ processors with AVX2 or AVX-512. Elsewhere, in float64, and for biases in compac
 the same with torch's own operations. Padding is never multiplied, nor is the future; a row without keys gives zeros.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from synthattn import second_order
 from synthattn.logits import Features, Logits
 from synthattn.masks import Mask
 from synthattn.native import kernel
@@ -66,12 +67,13 @@ def _attend(logits: Logits, value: Tensor, mask: Mask) -> Tensor | None:
     tensors = [value, bias, weight, *(f.query for f in features), *(f.key for f in features)]
     trains = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     setting = [f.scale for f in features], ends, logits.query_length, mask.causal and not mask.per_example
-    return _Attend.apply(setting, trains, *(None if t is None else _readable(t) for t in tensors))  # pyright: ignore
+    return _Attend.apply(setting, trains, *(None if t is None else kernel.readable(t) for t in tensors))  # pyright: ignore
 
 
 def _applies(logits: Logits, value: Tensor) -> bool:
     return (
-        any(not features.batch_free for features in logits.features)
+        not traced(value)  # before anything is asked of its sizes, which a traced graph would be bound to
+        and any(not features.batch_free for features in logits.features)
         # Else torch has a kernel of its own.
         and (logits.bias is not None or logits.key_bias is not None or len(logits.features) > 1)
         and len(logits.compact) == 0
@@ -81,12 +83,13 @@ def _applies(logits: Logits, value: Tensor) -> bool:
 
 
 def _takes(logits: Logits, value: Tensor) -> bool:
-    """Whether the kernel is there for tensors like these."""
+    """Return True if the kernel was compiled, and is for tensors like these."""
+    if traced(value):
+        return False
     tensors = [value, *(t for f in logits.features for t in (f.query, f.key))]
     tensors += [bias for bias in (logits.bias, logits.key_bias) if bias is not None]
     return (
-        not traced(value)
-        and value.numel() > 0
+        value.numel() > 0
         and logits.query_length > 1
         and all(f.query.shape[-3] == value.shape[1] for f in logits.features)
         and all(f.query.dim() == 3 or len(f.query) == len(value) for f in logits.features)
@@ -125,11 +128,6 @@ def _weight_per_head(logits: Logits, heads: int) -> bool:
     return weight.dtype == torch.float32 and weight.shape in ((), (1, 1, 1), (heads, 1, 1))
 
 
-def _readable(tensor: Tensor) -> Tensor:
-    """The kernel reads rows whose numbers follow each other."""
-    return tensor if tensor.dim() == 0 or tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
-
-
 class _Attend(torch.autograd.Function):
     """Inputs: scales of the products, ends of the keys and whether it is causal; whether a backward pass may follow,
     which can no longer be told inside; value, bias and its weight (or None), queries and keys of the products."""
@@ -147,15 +145,17 @@ class _Attend(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         scales, ends, q, causal = ctx.setting
         result, *rest = ctx.saved_tensors
-        (value, bias, weight, *features), needed = rest[: ctx.given], rest[ctx.given :]
+        tensors, needed = rest[: ctx.given], rest[ctx.given :]
         n, wanted = len(scales), list(ctx.needs_input_grad[2:])
+        if second_order.is_wanted(grads[0]):
+            return None, None, *second_order.gradients(_in_torch(ctx.setting), tensors, wanted, grads[0])
+        value, bias, weight, *features = tensors
         found = iter(
             kernel.ATTEND_BACKWARD(
-                _readable(grads[0]),
+                grads[0],
                 result,
                 needed,
                 value,
@@ -171,6 +171,22 @@ class _Attend(torch.autograd.Function):
             )
         )
         return None, None, *(next(found) if want else None for want in wanted)
+
+
+def _in_torch(setting: Any) -> Callable[..., Tensor]:
+    """Return a function that computes in torch's own operations what the kernel computes with these settings."""
+    scales, ends, _, causal = setting
+
+    def attend(value: Tensor, bias: Tensor | None, weight: Tensor | None, *features: Tensor) -> Tensor:
+        n, keep = len(scales), None
+        if ends is not None:
+            first, last = ends.unsqueeze(-1)
+            places = torch.arange(value.shape[-2])
+            keep = (places >= first) & (places < last)
+        terms = tuple(Features(q, k, s) for q, k, s in zip(features[:n], features[n:], scales, strict=True))
+        return second_order.softmax_times_value(Logits(terms, bias, weight=weight), value, Mask(keep, causal))
+
+    return attend
 
 
 __all__ = ["attend", "attend_shared", "kernel", "load"]

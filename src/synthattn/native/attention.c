@@ -9,6 +9,7 @@
 #include "vectors.h"
 
 #include <math.h>
+#include <stddef.h>
 
 /* A tile of a product is MR rows of NR columns, which fills the registers. */
 enum { MR = 6, NV = REGISTERS / 8, NR = W * NV };
@@ -57,8 +58,30 @@ typedef struct {
     float *to_weight; /* (splits, heads) */
 } Backward;
 
-/* What this was compiled from: structures that differ from those of Python would be read as something else. */
+/* A digest of the sources that this was compiled from. */
 const char *const synthattn_source = SOURCE;
+
+/* The size of each structure and the offsets of its fields, in the order of library.py, which compares them with its own
+ * when it loads this: a difference would make it write to the wrong places. */
+#define AT(type, field) (size)offsetof(type, field)
+const size synthattn_layout[] = {
+    sizeof(Rows),
+    AT(Rows, data), AT(Rows, batch), AT(Rows, head), AT(Rows, row), AT(Rows, width), AT(Rows, split),
+    sizeof(Problem),
+    AT(Problem, batch), AT(Problem, heads), AT(Problem, q), AT(Problem, k), AT(Problem, products), AT(Problem, causal),
+    AT(Problem, threads), AT(Problem, query), AT(Problem, key), AT(Problem, scale), AT(Problem, value),
+    AT(Problem, bias), AT(Problem, weight), AT(Problem, first), AT(Problem, last), AT(Problem, workspace),
+    sizeof(Forward),
+    AT(Forward, result), AT(Forward, peaks), AT(Forward, kept), AT(Forward, kept_peaks),
+    sizeof(Backward),
+    AT(Backward, above), AT(Backward, result), AT(Backward, peaks), AT(Backward, kept), AT(Backward, kept_peaks),
+    AT(Backward, splits), AT(Backward, to_query), AT(Backward, to_key), AT(Backward, to_value), AT(Backward, to_bias),
+    AT(Backward, to_weight),
+};
+const size synthattn_layout_size = sizeof synthattn_layout / sizeof *synthattn_layout;
+
+/* The rows and keys of a block, and the floats from one of its rows to the next. */
+const size synthattn_block[] = {ROWS, KEYS, STRIDE};
 
 INLINE float *row_of(const Rows *rows, size b, size h, size r) {
     return rows->data + b * rows->batch + h * rows->head + r * rows->row;
@@ -265,13 +288,6 @@ INLINE size place_of(const Problem *p, const Block *at) {
     return (((at->b * p->heads + at->h) * high + at->row / ROWS) * wide + column) * ROWS;
 }
 
-/* How many rows of STRIDE floats, or of one, are kept of all blocks. */
-size synthattn_kept_rows(const Problem *p) {
-    return p->batch * p->heads * ((p->q + ROWS - 1) / ROWS) * ((p->k + KEYS - 1) / KEYS) * ROWS;
-}
-
-size synthattn_stride(void) { return STRIDE; }
-
 static void pack_keys(const Problem *p, const Work *w, size b, size h, size key, size keys) {
     size feature = 0;
     for (size i = 0; i < p->products; i++) {
@@ -360,6 +376,13 @@ static float highest_of(float *line, size seen, float peak) {
     return peak;
 }
 
+/* True if any of some logits is not a number. A peak does not tell: comparisons skip NaN. */
+static int has_nan(const float *line, size seen) {
+    for (size i = 0; i < seen; i++)
+        if (line[i] != line[i]) return 1;
+    return 0;
+}
+
 /* Logits to exp(logits - peak); returns their sum. */
 static float exponentials_of(float *line, size seen, float peak) {
     vec total = {0};
@@ -377,7 +400,8 @@ static void soften(const Problem *p, const Work *w, const Block *at, float *peak
         float *line = w->logits + r * STRIDE;
         size seen = seen_by(p, at, r);
         float peak = seen > 0 ? highest_of(line, seen, peaks[r]) : peaks[r];
-        if (peak == -INFINITY) seen = 0; /* the bias forbids all keys until now */
+        /* The bias forbids all keys until now, unless these logits are NaN, which the result must be then, too. */
+        if (peak == -INFINITY && !has_nan(line, seen)) seen = 0;
         if (seen > 0) {
             float total = exponentials_of(line, seen, peak);
             if (peak != peaks[r] && totals[r] != 0) { /* NaN, too, goes this way */

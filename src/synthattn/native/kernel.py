@@ -1,20 +1,22 @@
 """The kernel as two operators of torch, so that whoever counts operations or memory sees them.
 
 ``torch.ops.synthattn.attend`` gives the result and what its gradient needs, ``attend_backward`` the gradient. Tensors
-have the axes batch, heads, place, width, as in :mod:`synthattn.logits`, and rows whose numbers follow each other.
+have the axes batch, heads, place, width, as in :mod:`synthattn.logits`. Both check all that they are given.
 """
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import register_flop_formula
 
 from synthattn import spare
-from synthattn.native.library import Backward, Forward, Problem, Rows, load
+from synthattn.native.checks import check_attention, check_gradient
+from synthattn.native.library import Backward, Forward, Problem, Rows, block_shape, load, loaded
 from synthattn.shapes import Float, Int
 
 # Exponentials are kept for the backward pass if they are not more than this, and queries and keys are at least twice as
@@ -36,16 +38,12 @@ def attend(
 ) -> list[Tensor]:
     """The result, and, where a backward pass may follow, what that needs: for each row the logarithm of its sum of
     exponentials; exponentials, with the peaks that they are relative to, if they are kept."""
-    kernel = load()
-    assert kernel is not None
+    kernel = loaded()
+    check_attention(value, bias, weight, queries, keys, scales, ends, q)
     problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, backward=False)
     batch, heads, _, width = value.shape
     result = spare.empty((batch, q, heads, width), value.dtype).transpose(1, 2)
-    needed = [value.new_empty(batch, heads, q)] if trains else []
-    kept = kernel.synthattn_kept_rows(problem.arguments), kernel.synthattn_stride()
-    wide = sum(query.shape[-1] for query in queries) >= 2 * width
-    if trains and wide and math.prod(kept) * value.itemsize <= KEPT_BYTES:
-        needed += [spare.empty(kept, value.dtype), spare.empty(kept[:1], value.dtype)]
+    needed = [spare.empty(tuple(shape), value.dtype) for shape in _needed_shapes(value, queries, q) if trains]
     kernel.synthattn_forward(problem.arguments, Forward(Rows.of(result), *(t.data_ptr() for t in needed)))
     return [result, *needed]
 
@@ -66,10 +64,12 @@ def attend_backward(
     wanted: list[bool],
 ) -> list[Tensor]:
     """The gradients that are wanted, in the order value, bias, weight, queries, keys."""
-    kernel = load()
-    assert kernel is not None
-    problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, backward=True)
+    kernel = loaded()
+    check_attention(value, bias, weight, queries, keys, scales, ends, q)
     heads, n = value.shape[1], len(scales)
+    check_gradient(above, result, needed, value, bias, weight, n, q, wanted, _kept_shape(value, q))
+    above, result = readable(above), readable(result)
+    problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, backward=True)
     splits = _splits(heads, torch.get_num_threads())
     to_value, to_bias, to_weight, *to_features = (
         make() if want else None
@@ -100,10 +100,14 @@ def attend_backward(
 
 
 def digest(table: Tensor) -> Int[Tensor, "numbers"] | None:
-    """A few numbers that tell whether a table on the CPU has changed, from one look at its bits; None where it is no
-    whole piece of memory, or there is no kernel."""
+    """Return a few numbers that change with a table on the CPU, from one look at its bits.
+
+    Returns None where the table is not one piece of memory, or there is no kernel.
+    """
     kernel, size = load(), table.numel() * table.element_size()
-    if kernel is None or not table.is_contiguous() or size % 4:
+    if kernel is None or size % 4 or table.layout != torch.strided or not table.is_cpu or not table.is_contiguous():
+        return None
+    if table.is_neg() or table.data_ptr() == 0:
         return None
     sums = torch.empty(kernel.synthattn_digest_size(), dtype=torch.int32)
     kernel.synthattn_digest(table.data_ptr(), size // 4, torch.get_num_threads(), sums.data_ptr())
@@ -126,8 +130,10 @@ class _Problem:
         causal: bool,
         backward: bool,
     ) -> None:
-        kernel = load()
-        assert kernel is not None
+        kernel = loaded()
+        value, bias = readable(value), None if bias is None else readable(bias)
+        queries, keys = [readable(t) for t in queries], [readable(t) for t in keys]
+        self.tensors = value, bias, queries, keys
         (batch, heads, k, _), n = value.shape, len(scales)
         self.arguments = Problem(batch, heads, q, k, n, causal, torch.get_num_threads())
         self.arguments.query, self.arguments.key = _all_rows(queries), _all_rows(keys)
@@ -140,6 +146,28 @@ class _Problem:
             self.arguments.first, self.arguments.last = (row.data_ptr() for row in self.ends)
         self.workspace = spare.empty((kernel.synthattn_workspace(self.arguments, backward),), value.dtype)
         self.arguments.workspace = self.workspace.data_ptr()
+
+
+def readable(tensor: Tensor) -> Tensor:
+    """Return the tensor, copied where the numbers of a row do not follow each other in memory."""
+    return tensor if tensor.dim() == 0 or tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+
+
+def _kept_shape(value: Any, q: int) -> tuple[int, int]:
+    """The shape of the exponentials of all blocks."""
+    rows, keys, stride = block_shape(loaded())
+    batch, heads, k, _ = value.shape
+    return batch * heads * (-(-q // rows)) * (-(-k // keys)) * rows, stride
+
+
+def _needed_shapes(value: Tensor, queries: Sequence[Tensor], q: int) -> list[tuple[int, ...]]:
+    """The shapes of all that the backward pass needs of the forward pass, beside the result."""
+    batch, heads, _, width = value.shape
+    kept = _kept_shape(value, q)
+    wide = sum(query.shape[-1] for query in queries) >= 2 * width
+    if not wide or math.prod(kept) * value.itemsize > KEPT_BYTES:
+        return [(batch, heads, q)]
+    return [(batch, heads, q), kept, kept[:1]]
 
 
 def _all_rows(tensors: Sequence[Tensor | None]) -> "ctypes.Array[Rows]":
@@ -177,18 +205,82 @@ def _summed(gradient: Tensor | None, tensor: Tensor | None) -> Tensor | None:
     return whole if whole.shape == tensor.shape else whole.sum_to_size(tensor.shape)
 
 
+def _fake_attend(
+    value: Tensor,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    queries: list[Tensor],
+    keys: list[Tensor],
+    scales: list[float],
+    ends: Tensor | None,
+    q: int,
+    causal: bool,
+    trains: bool,
+) -> list[Tensor]:
+    """Make tensors like those of :func:`attend` without computing them, for ``torch.compile`` and ``torch.export``."""
+    batch, heads, _, width = value.shape
+    result = value.new_empty(batch, q, heads, width).transpose(1, 2)
+    return [result, *(value.new_empty(shape) for shape in _needed_shapes(value, queries, q) if trains)]
+
+
+def _fake_attend_backward(
+    above: Tensor,
+    result: Tensor,
+    needed: list[Tensor],
+    value: Tensor,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    queries: list[Tensor],
+    keys: list[Tensor],
+    scales: list[float],
+    ends: Tensor | None,
+    q: int,
+    causal: bool,
+    wanted: list[bool],
+) -> list[Tensor]:
+    """Make tensors like those of :func:`attend_backward` without computing them."""
+    inputs = (value, bias, weight, *queries, *keys)
+    return [t.new_empty(t.shape) for t, want in zip(inputs, wanted, strict=True) if want and t is not None]
+
+
+def register(
+    library: torch.library.Library, schema: str, function: Callable[..., Any], fake: Callable[..., Any]
+) -> Any:
+    """Register an operator of torch for tensors on the CPU, with a fake implementation for tracing.
+
+    The operator has no gradient. Where one is asked for it raises an error: torch would only warn, and go on without.
+    """
+    library.define(schema)
+    name = schema.split("(")[0]
+    operator = getattr(torch.ops.synthattn, name)
+
+    def without_gradient(*arguments: Any) -> Any:
+        tensors = (t for t in tree_leaves(arguments) if isinstance(t, Tensor))
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            raise RuntimeError(
+                f"torch.ops.synthattn.{name} has no gradient; call it in torch.no_grad(), or use SyntheticAttention"
+            )
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(*arguments)
+
+    library.impl(name, function, "CPU")
+    library.impl(name, without_gradient, "AutogradCPU")
+    torch.library.register_fake(f"synthattn::{name}", fake, lib=library)
+    return operator
+
+
 _operators = torch.library.Library("synthattn", "DEF")
 _problem = (
     "Tensor value, Tensor? bias, Tensor? weight, Tensor[] queries, Tensor[] keys, float[] scales, Tensor? ends, int q, "
     "bool causal"
 )
-_operators.define(f"attend({_problem}, bool trains) -> Tensor[]")
-_operators.define(
-    f"attend_backward(Tensor above, Tensor result, Tensor[] needed, {_problem}, bool[] wanted) -> Tensor[]"
+ATTEND = register(_operators, f"attend({_problem}, bool trains) -> Tensor[]", attend, _fake_attend)
+ATTEND_BACKWARD = register(
+    _operators,
+    f"attend_backward(Tensor above, Tensor result, Tensor[] needed, {_problem}, bool[] wanted) -> Tensor[]",
+    attend_backward,
+    _fake_attend_backward,
 )
-_operators.impl("attend", attend, "CPU")
-_operators.impl("attend_backward", attend_backward, "CPU")
-ATTEND, ATTEND_BACKWARD = torch.ops.synthattn.attend, torch.ops.synthattn.attend_backward
 
 
 @register_flop_formula(ATTEND)

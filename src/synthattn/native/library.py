@@ -1,4 +1,4 @@
-"""The compiled kernels: where they are, and their arguments. ``attention.c`` has the same structures."""
+"""The compiled kernels and the structures of their arguments, which are those of ``attention.c``."""
 
 import ctypes
 import functools
@@ -28,7 +28,10 @@ class Rows(Structure):
 
     @classmethod
     def of(cls, tensor: Tensor | None) -> "Rows":
-        """Of a tensor (split, batch, heads, place, width), or without the first axes; an axis of size 1 is shared."""
+        """Describe a tensor (split, batch, heads, place, width), or one without the first axes.
+
+        An axis of size 1 is shared.
+        """
         if tensor is None:
             return cls()
         strides = [0 if size == 1 else stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
@@ -79,25 +82,28 @@ class Backward(Structure):
 
 @functools.cache
 def load() -> ctypes.CDLL | None:
-    """The kernels for this processor; None where they were not compiled, or are not wanted (``SYNTHATTN_NATIVE=0``)."""
+    """Load the kernels for this processor.
+
+    Returns None where they were not compiled or are not wanted (``SYNTHATTN_NATIVE=0``). ``SYNTHATTN_KERNELS`` names
+    another folder to load them from, such as that of ``make sanitize``.
+    """
     if os.environ.get("SYNTHATTN_NATIVE") == "0":
         return None
-    path = FOLDER / f"kernels.{torch.backends.cpu.get_cpu_capability().lower()}.so"
+    folder = Path(os.environ.get("SYNTHATTN_KERNELS") or FOLDER)
+    path = folder / f"kernels.{torch.backends.cpu.get_cpu_capability().lower()}.so"
     try:
         found = ctypes.CDLL(str(path))
         source = c_char_p.in_dll(found, "synthattn_source").value
     except (OSError, ValueError):  # not there, without torch's OpenMP, or something else
         return None
     if source != digest_of(FOLDER).encode():
-        said = f"{path.name} was compiled from other sources and is not used; install synthattn again"
-        warnings.warn(said, stacklevel=2)
-        return None
-    found.synthattn_workspace.restype = found.synthattn_kept_rows.restype = found.synthattn_stride.restype = c_int64
+        return _refuse(f"{path.name} was compiled from other sources")
+    if _exported(found, "synthattn_layout", c_int64.in_dll(found, "synthattn_layout_size").value) != layout():
+        return _refuse(f"{path.name} was compiled with other structures")
+    found.synthattn_workspace.restype = c_int64
     found.synthattn_digest_size.restype, found.synthattn_digest_size.argtypes = c_int64, ()
     found.synthattn_digest.restype, found.synthattn_digest.argtypes = None, (c_void_p, c_int64, c_int64, c_void_p)
     found.synthattn_workspace.argtypes = (POINTER(Problem), c_int64)
-    found.synthattn_kept_rows.argtypes = (POINTER(Problem),)
-    found.synthattn_stride.argtypes = ()
     found.synthattn_forward.restype = found.synthattn_backward.restype = None
     found.synthattn_forward.argtypes = (POINTER(Problem), POINTER(Forward))
     found.synthattn_backward.argtypes = (POINTER(Problem), POINTER(Backward))
@@ -107,7 +113,38 @@ def load() -> ctypes.CDLL | None:
     return found
 
 
+def loaded() -> ctypes.CDLL:
+    """Return the kernels, for code that cannot do without them."""
+    kernels = load()
+    if kernels is None:
+        raise RuntimeError("synthattn was installed without its compiled kernels; they need gcc, on Linux x86-64")
+    return kernels
+
+
+@functools.cache
+def block_shape(kernels: ctypes.CDLL) -> tuple[int, int, int]:
+    """The rows and keys of a block of logits, and the floats from one of its rows to the next."""
+    rows, keys, stride = _exported(kernels, "synthattn_block", 3)
+    return rows, keys, stride
+
+
+def layout() -> list[int]:
+    """The size of each structure and the offsets of its fields, as the kernels export theirs."""
+    found = []
+    for structure in (Rows, Problem, Forward, Backward):
+        found += [ctypes.sizeof(structure), *(getattr(structure, field[0]).offset for field in structure._fields_)]
+    return found
+
+
+def _exported(kernels: ctypes.CDLL, name: str, size: int) -> list[int]:
+    return list((c_int64 * size).in_dll(kernels, name))
+
+
+def _refuse(reason: str) -> None:
+    warnings.warn(f"{reason} and is not used; install synthattn again", stacklevel=4)
+
+
 def digest_of(folder: Path) -> str:
-    """Of all that is compiled."""
+    """The digest of all sources that are compiled."""
     sources = sorted(folder.glob("*.[ch]"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()

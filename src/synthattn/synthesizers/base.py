@@ -72,15 +72,20 @@ class Synthesizer(nn.Module):
         name: the name in a spec.
         max_length: the longest input, None where any length will do.
         batch_free: True if the logits do not depend on the tokens.
-        reads_memory: True if the logits depend on the tokens attended to, so that decoding must keep keys.
+        key_width: the width of the keys that ``remember`` makes of tokens, 0 where the logits need none.
         weighted: False if a mixture adds it as it is, as the paper's runs do with position biases.
     """
 
     name: ClassVar[str]
     max_length: int | None = None
     batch_free: bool = False
-    reads_memory: bool = False
+    key_width: int = 0
     weighted: bool = True
+
+    @property
+    def reads_memory(self) -> bool:
+        """True if the logits depend on the tokens attended to, so that decoding must keep keys."""
+        return self.key_width > 0
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         raise NotImplementedError

@@ -55,7 +55,7 @@ class Mixture(Synthesizer):
         self.terms = nn.ModuleList(terms)
         self.weights = weights
         self.batch_free = all(term.batch_free for term in terms)
-        self.reads_memory = any(term.reads_memory for term in terms)
+        self.key_width = sum(term.key_width for term in terms)
 
     @property
     def max_length(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -22,11 +22,11 @@ class VanillaSynthesizer(Synthesizer):
     """
 
     name = "vanilla"
-    reads_memory = True
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         self.num_heads, self.head_dim = sizes.num_heads, sizes.head_dim
+        self.key_width = sizes.head_dim
         self.scale = sizes.head_dim**-0.5
         self.query = nn.Linear(sizes.d_model, sizes.inner, bias=sizes.bias)
         self.key = nn.Linear(sizes.d_model, sizes.inner, bias=sizes.bias)

@@ -1,0 +1,145 @@
+"""Checks of everything that is handed to the compiled kernels.
+
+The kernels trust their arguments: a wrong size would make them read or write memory that is not theirs. So every call
+goes through a function of this module first.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def are_plain_floats(tensor: Tensor) -> bool:
+    """Return True if the tensor is float32 memory of the CPU that can be read as it lies, row by row."""
+    return (
+        tensor.dtype is torch.float32
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not tensor.is_neg()  # its memory holds the numbers with the other sign
+        and tensor.data_ptr() != 0  # it is 0 where the tensor is empty, or its storage was resized to nothing
+    )
+
+
+def check_floats(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor whose numbers a kernel cannot read."""
+    if tensor.dtype != torch.float32 or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise ValueError(
+            f"{name} must be a dense float32 tensor on the CPU, got {_name(tensor.dtype)} on {tensor.device} "
+            f"({_name(tensor.layout)})"
+        )
+    if tensor.numel() == 0:
+        raise ValueError(f"{name} is empty: its shape is {tuple(tensor.shape)}")
+    if not are_plain_floats(tensor):
+        raise ValueError(f"{name} has no memory of its own; make it anew with {name}.clone()")
+
+
+def check_shape(name: str, tensor: Tensor, *axes: tuple[str, tuple[int, ...]]) -> None:
+    """Refuse a tensor with other sizes than those that are allowed for each axis; leading axes may be left out.
+
+    Args:
+        name: the name of the argument, for the message.
+        tensor: the argument.
+        axes: the name of each axis and its allowed sizes.
+    """
+    shape = tuple(tensor.shape)
+    needed = sum(1 for axis, _ in axes if axis != "batch")
+    fits = needed <= len(shape) <= len(axes) and all(
+        size in allowed for size, (_, allowed) in zip(reversed(shape), reversed(axes), strict=False)
+    )
+    if not fits:
+        wanted = ", ".join(f"{axis} {' or '.join(map(str, sorted(set(allowed))))}" for axis, allowed in axes)
+        raise ValueError(f"{name} must have shape ({wanted}), got {shape}")
+
+
+def check_attention(
+    value: Tensor,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    queries: Sequence[Tensor],
+    keys: Sequence[Tensor],
+    scales: Sequence[float],
+    ends: Tensor | None,
+    q: int,
+) -> None:
+    """Refuse arguments of the attention kernel that do not belong together, in one line that names both sizes."""
+    check_floats("value", value)
+    if value.dim() != 4:
+        raise ValueError(f"value must have shape (batch, heads, keys, width), got {tuple(value.shape)}")
+    batch, heads, k, _ = value.shape
+    if q < 1:
+        raise ValueError(f"the number of queries must be at least 1, got {q}")
+    if not len(queries) == len(keys) == len(scales):
+        raise ValueError(
+            f"each product needs queries, keys and a scale, got {len(queries)} queries, {len(keys)} keys and "
+            f"{len(scales)} scales"
+        )
+    examples, all_heads = ("batch", (1, batch)), ("heads", (1, heads))
+    for n, (query, key) in enumerate(zip(queries, keys, strict=True)):
+        check_floats(f"queries[{n}]", query)
+        check_floats(f"keys[{n}]", key)
+        width = ("width", (query.shape[-1] if query.dim() > 0 else 0,))
+        check_shape(f"queries[{n}]", query, examples, all_heads, ("queries", (q,)), width)
+        check_shape(f"keys[{n}]", key, examples, all_heads, ("keys", (k,)), width)
+    if bias is not None:
+        check_floats("bias", bias)
+        check_shape("bias", bias, examples, all_heads, ("queries", (1, q)), ("keys", (k,)))
+    if weight is not None:
+        if bias is None:
+            raise ValueError("weight is that of a bias, but there is no bias; leave it out")
+        check_floats("weight", weight)
+        if tuple(weight.shape) not in ((), (1, 1, 1), (heads, 1, 1)):
+            raise ValueError(f"weight must have shape () or (1 or {heads}, 1, 1), got {tuple(weight.shape)}")
+    if ends is not None:
+        _check_ends(ends, batch, k)
+
+
+def check_gradient(
+    above: Tensor,
+    result: Tensor,
+    needed: Sequence[Tensor],
+    value: Tensor,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    products: int,
+    q: int,
+    wanted: Sequence[bool],
+    kept: tuple[int, int],
+) -> None:
+    """Refuse arguments of the backward kernel that are not those of a forward call with these inputs.
+
+    The inputs themselves have gone through :func:`check_attention`. ``kept`` is the shape of the exponentials that the
+    forward call may have kept.
+    """
+    batch, heads, _, width = value.shape
+    for name, tensor in (("above", above), ("result", result)):
+        check_floats(name, tensor)
+        if tuple(tensor.shape) != (batch, heads, q, width):
+            raise ValueError(f"{name} must have shape ({batch}, {heads}, {q}, {width}), got {tuple(tensor.shape)}")
+    shapes = [(batch, heads, q), kept, kept[:1]]
+    if len(needed) not in (1, 3):
+        raise ValueError(f"needed must hold the 1 or 3 tensors that attend returned, got {len(needed)}")
+    for n, (tensor, shape) in enumerate(zip(needed, shapes, strict=False)):
+        check_floats(f"needed[{n}]", tensor)
+        if tuple(tensor.shape) != shape or not tensor.is_contiguous():
+            raise ValueError(f"needed[{n}] must be contiguous with shape {shape}, got {tuple(tensor.shape)}")
+    if len(wanted) != 3 + 2 * products:
+        raise ValueError(f"wanted must have {3 + 2 * products} entries for {products} products, got {len(wanted)}")
+    if (wanted[1] and bias is None) or (wanted[2] and weight is None):
+        raise ValueError("the gradient of a bias or of its weight is wanted, but there is none")
+
+
+def _check_ends(ends: Tensor, batch: int, k: int) -> None:
+    if ends.dtype != torch.int64 or ends.device.type != "cpu" or tuple(ends.shape) != (2, batch):
+        raise ValueError(
+            f"ends must be int64 of shape (2, {batch}) on the CPU, got {_name(ends.dtype)} of shape "
+            f"{tuple(ends.shape)} on {ends.device}"
+        )
+    first, last = ends.tolist()
+    for example, (one, other) in enumerate(zip(first, last, strict=True)):
+        if not 0 <= one <= other <= k:
+            raise ValueError(f"ends must lie in order between 0 and {k}, got {one} and {other} for example {example}")
+
+
+def _name(thing: torch.dtype | torch.layout) -> str:
+    return str(thing).removeprefix("torch.")

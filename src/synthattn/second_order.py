@@ -1,0 +1,81 @@
+"""Gradients that can themselves be differentiated.
+
+The fast execution paths have gradients written by hand, or by torch, that have no gradient of their own. Where one is
+asked for (``create_graph=True``, as for a gradient penalty) or gradients are batched (``is_grads_batched=True``), their
+backward passes compute the attention again in torch's own operations, and differentiate that.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from synthattn.logits import Logits
+from synthattn.masks import Mask
+from synthattn.shapes import Float
+from synthattn.tracing import traced
+
+Function = Callable[..., Tensor]
+
+
+def softmax_times_value(
+    logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask
+) -> Float[Tensor, "batch heads q width"]:
+    """Return softmax(logits) @ value in torch's own operations; rows whose logits are all minus infinity give zeros."""
+    total = logits.total()
+    allowed = mask.full(*total.shape[-2:], total.device)
+    if allowed is not None:
+        total = total.masked_fill(~allowed, float("-inf"))
+    empty = (total == float("-inf")).all(-1, keepdim=True)
+    return total.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0) @ value
+
+
+def is_wanted(grad: Tensor) -> bool:
+    """Return True if a backward pass must produce gradients by torch's own operations."""
+    return torch.is_grad_enabled() or traced(grad)
+
+
+def gradients(
+    function: Function, inputs: Sequence[Tensor | None], wanted: Sequence[bool], grad: Tensor
+) -> list[Tensor | None]:
+    """Return the gradients of ``function(*inputs)`` for the inputs that are wanted, None for the others.
+
+    ``grad`` is the gradient of the result. The gradients are recorded if gradients are enabled.
+    """
+    with torch.enable_grad():
+        # New views: an input may have been computed from another one, whose gradient must not include that way.
+        fresh = [t.view_as(t) if want and t is not None else t for t, want in zip(inputs, wanted, strict=True)]
+        result = function(*fresh)
+    sources = [t for t, want in zip(fresh, wanted, strict=True) if want and t is not None]
+    found = iter(
+        torch.autograd.grad(result, sources, grad, create_graph=torch.is_grad_enabled(), allow_unused=True)
+        if sources
+        else ()
+    )
+    return [next(found) if want and t is not None else None for t, want in zip(inputs, wanted, strict=True)]
+
+
+def twice_differentiable(result: Tensor, function: Function, *inputs: Tensor) -> Tensor:
+    """Return ``result``, which equals ``function(*inputs)``, with a gradient that can be differentiated.
+
+    The gradient is that of ``result`` itself, except where it has to be differentiable: then ``function`` is computed.
+    """
+    if traced(result) or not result.requires_grad:
+        return result
+    return _TwiceDifferentiable.apply(result, function, *inputs)  # pyright: ignore[reportReturnType]
+
+
+class _TwiceDifferentiable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, result: Tensor, function: Function, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs)
+        ctx.function = function
+        return result.view_as(result)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        (grad,), wanted = grads, ctx.needs_input_grad[2:]
+        if not is_wanted(grad):
+            return grad, None, *(None for _ in wanted)
+        return None, None, *gradients(ctx.function, ctx.saved_tensors, wanted, grad)
