@@ -162,6 +162,30 @@ def test_never_stale(monkeypatch, spec, change, causal, large):
     assert not torch.allclose(before, after, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_never_stale_after_a_reload_while_they_are_computed(monkeypatch, spec, causal):
+    """Another thread loads parameters between the look at them and the exponentials, or after these."""
+    layer, other, x = make(spec).eval(), make(spec, seed=5).eval(), tokens()
+    original = batch_free.exponential
+    for moment in ("before", "after"):
+
+        def exponential(*args, moment=moment):
+            if moment == "before":
+                layer.load_state_dict(other.state_dict())
+            found = original(*args)
+            if moment == "after":
+                layer.load_state_dict(other.state_dict())
+            return found
+
+        layer.load_state_dict(make(spec, seed=6).state_dict())
+        with torch.no_grad():
+            with monkeypatch.context() as patch:
+                patch.setattr(batch_free, "exponential", exponential)
+                layer(x, is_causal=causal)
+            torch.testing.assert_close(layer(x, is_causal=causal), other(x, is_causal=causal))
+
+
 @pytest.mark.parametrize("fused", [True, False])
 def test_never_stale_after_an_optimizer_step(fused):
     """Fused optimizers do not even touch the version counter of what they change."""

@@ -24,6 +24,8 @@ from synthattn.shapes import Float
 from synthattn.tracing import traced
 
 NO_MASK = Mask()
+# With fewer keys than a vector of the processor has floats, torch's fused kernel turns a row of NaN into zeros.
+FUSED_KEYS = 16
 
 
 def attend(
@@ -105,6 +107,8 @@ def _softmax(logits: Logits, mask: Mask) -> Float[Tensor, "#batch heads q k"]:
 def _fused_applies(logits: Logits, value: Tensor) -> bool:
     """Return True if scaled_dot_product_attention has a fused kernel for these logits."""
     if len(logits.features) != 1 or len(logits.compact) > 0 or logits.features[0].query.shape[-1] != value.shape[-1]:
+        return False
+    if not traced(value) and value.shape[-2] < FUSED_KEYS:
         return False
     if logits.bias is None:
         return True

@@ -77,13 +77,13 @@ def _compress(name: str, layer: SyntheticAttention, error: float | None) -> Comp
     if error is None or length is None or obstacle is not None:
         return Compressed(name, length, exact=obstacle)
     with torch.inference_mode(False), torch.no_grad():
+        sources = Sample(all_sources(layer.synthesizer, layer.output))  # first: they may be changed meanwhile
         found = _factors(layer, length, error)
         if isinstance(found, str):
             return Compressed(name, length, exact=found)
         ranks, factors = found
-        sources = all_sources(layer.synthesizer, layer.output)
         stretch = float(torch.linalg.matrix_norm(layer.output.weight.double(), 2))
-        layer.low_rank = LowRankInference(factors, layer.output.weight.dtype, float(error), stretch, Sample(sources))
+        layer.low_rank = LowRankInference(factors, layer.output.weight.dtype, float(error), stretch, sources)
     return Compressed(name, length, ranks, factors.distance)
 
 

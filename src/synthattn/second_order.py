@@ -33,7 +33,7 @@ def softmax_times_value(
 
 def is_wanted(grad: Tensor) -> bool:
     """Return True if a backward pass must produce gradients by torch's own operations."""
-    return torch.is_grad_enabled() or traced(grad)
+    return torch.is_grad_enabled() or traced(grad) or torch._C._functorch.is_legacy_batchedtensor(grad)
 
 
 def gradients(

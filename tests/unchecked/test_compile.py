@@ -5,9 +5,21 @@ import shutil
 import pytest
 import torch
 
-from helpers import BATCH, LENGTH, MAX_LENGTH, SPECS, make, padding, tokens
+from helpers import BATCH, HEADS, LENGTH, MAX_LENGTH, SPECS, make, padding, tokens
+from synthattn import attend, batch_free, blockwise, native
 
-LENGTHS = [LENGTH, MAX_LENGTH, MAX_LENGTH - 1, 5]
+LENGTHS = [LENGTH, MAX_LENGTH, MAX_LENGTH - 1, 5, 17, 2]
+
+
+@pytest.fixture(autouse=True)
+def _thresholds_among_the_lengths(monkeypatch):
+    """There are lengths on both sides of every size at which another execution path takes over."""
+    for module in (native, blockwise):
+        monkeypatch.setattr(module, "SMALL_EXAMPLE", HEADS * 14 * 14)
+    monkeypatch.setattr(native, "LARGE", HEADS * 20 * 20)
+    monkeypatch.setattr(batch_free, "LARGE", HEADS * 20 * 20)
+    monkeypatch.setattr(batch_free, "CAUSAL_BLOCK", 12)
+    assert min(LENGTHS) < attend.FUSED_KEYS < max(LENGTHS)
 
 
 def check(layer, compiled, **masks):
@@ -61,6 +73,18 @@ def test_exported_with_an_attn_mask():
     for size in LENGTHS:
         x, mask = tokens(size, dtype=torch.float32), torch.rand(size, size) < 0.3
         torch.testing.assert_close(exported(x, attn_mask=mask), layer(x, attn_mask=mask))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("gradients", [True, False])
+def test_traced_by_jit(spec, gradients):
+    """Its own check passes: the graph is the same with and without gradients."""
+    layer, x = make(spec, torch.float32).eval(), tokens(dtype=torch.float32)
+    with torch.set_grad_enabled(gradients):
+        traced = torch.jit.trace(layer, (x,))
+    other = tokens(seed=4, dtype=torch.float32)
+    torch.testing.assert_close(traced(other), layer(other))
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -38,8 +38,12 @@ class ExponentialCache:
         height, width = entry.weights.shape[-2:] if entry is not None and current else (0, 0)
         if entry is None or height < q or width < k:
             # Kept for the longest input so far: shorter ones read its corner.
+            # The snapshot is taken first and compared afterwards: another thread may load parameters in between.
+            snapshot = Snapshot(sources)
             weights = _compute(synthesizer, query, memory, max(q, height), max(k, width), causal)
-            entry = _Entry(weights, Snapshot(sources))
+            if not snapshot.current(sources):
+                return None
+            entry = _Entry(weights, snapshot)
             self._entries[causal] = entry
         whole = k == entry.weights.shape[-1] or (causal and q <= k)
         return Kept(entry.weights[:, :q, :k], whole)

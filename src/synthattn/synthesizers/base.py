@@ -172,8 +172,8 @@ def hidden_layer(
     """``relu(W_1 x + b_1)``, split over heads."""
     hidden = project(projection, vectors)
     # In place spares memory, where nobody else holds what the projection returned. What a gradient is recorded of is a
-    # view, though, and the gradient of a view that was written to is copied three times.
-    in_place = is_plain_linear(projection) and not hidden.requires_grad
+    # view, though, and the gradient of a view that was written to is copied three times. A traced graph is for both.
+    in_place = is_plain_linear(projection) and not hidden.requires_grad and not traced(hidden)
     return split_heads(hidden.relu_() if in_place else hidden.relu(), heads)
 
 

@@ -1,0 +1,110 @@
+"""Second derivatives: gradients of gradients equal those of the plain equations, on every execution path."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from helpers import HEADS, LENGTH, SPECS, blockwise_for_all, make, needs_kernels, padding, tokens
+from synthattn import batch_free, native
+from synthattn.layers.linformer import Linformer
+
+MASKS = {
+    "full": {},
+    "causal": {"is_causal": True},
+    "padded": {"key_padding_mask": torch.arange(LENGTH).expand(2, -1) >= torch.tensor([[LENGTH - 4], [LENGTH]])},
+    "holes": {"key_padding_mask": padding()},
+    "bias": {"position_bias": torch.randn(HEADS, 1, LENGTH, generator=torch.Generator().manual_seed(3))},
+}
+
+
+@contextmanager
+def path(name: str) -> Iterator[None]:
+    """Send inputs of any size through one kind of execution path; ``small`` leaves the thresholds as they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "small":
+            yield
+        elif name == "native":
+            patch.setattr(native, "SMALL_EXAMPLE", 0)
+            patch.setattr(batch_free, "LARGE", 0)
+            patch.setattr(batch_free, "CAUSAL_BLOCK", 3)
+            yield
+        else:
+            patch.setattr(native, "load", lambda: None)
+            patch.setattr(batch_free, "CAUSAL_BLOCK", 3)
+            with blockwise_for_all():
+                yield
+
+
+def penalty_gradients(layer: nn.Module, x: Tensor, **options: Any) -> list[Tensor]:
+    """The gradients of a gradient penalty for the input and every parameter."""
+    x = x.clone().requires_grad_()
+    sources = [x, *layer.parameters()]
+    loss = layer(x, **options).square().sum()
+    first = torch.autograd.grad(loss, sources, create_graph=True, allow_unused=True)
+    penalty = sum(g.square().sum() for g in first if g is not None)
+    found = torch.autograd.grad(penalty, sources, allow_unused=True)  # pyright: ignore[reportArgumentType]
+    return [torch.zeros_like(s) if g is None else g for g, s in zip(found, sources, strict=True)]
+
+
+def assert_same_penalty(layer: nn.Module, x: Tensor, tolerance: float, **options: Any) -> None:
+    expected = penalty_gradients(layer, x, plain=True, **options)
+    largest = max(float(g.abs().max()) for g in expected)
+    for ours, plain in zip(penalty_gradients(layer, x, **options), expected, strict=True):
+        # Some are zero as sums of many that are not: the bias of keys does not change a softmax.
+        scale = max(float(plain.abs().max()), 1e-3 * largest)
+        assert float((ours - plain).abs().max()) <= tolerance * scale
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("name", ["small", pytest.param("native", marks=needs_kernels), "blockwise"])
+def test_gradient_penalty_equals_plain(spec, kind, name):
+    layer, x = make(spec, torch.float32), tokens(dtype=torch.float32)
+    with path(name):
+        assert_same_penalty(layer, x, 1e-3, **MASKS[kind])
+
+
+@needs_kernels
+@pytest.mark.parametrize("spec", ["random+vanilla", "vanilla", "dense"])
+def test_gradient_penalty_equals_plain_above_the_real_threshold(spec):
+    """At 65,536 logits for each example, where kernels take over by themselves."""
+    layer, x = make(spec, torch.float32, 160), tokens(160, dtype=torch.float32)
+    assert_same_penalty(layer, x, 1e-3)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("name", ["small", "blockwise"])
+def test_second_derivatives_equal_finite_differences(spec, name):
+    layer = make(spec, max_length=7 if "a=4" not in spec else 11, d_model=5, num_heads=2, head_dim=3)
+    names, parameters = zip(*layer.named_parameters(), strict=True)
+    torch.manual_seed(2)
+    x = torch.randn(2, 5, 5, dtype=torch.float64, requires_grad=True)
+
+    def attend(x: Tensor, *given: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, dict(zip(names, given, strict=True)), (x,))
+
+    with path(name):
+        # Away from the corners of the ReLU of dense attention.
+        assert torch.autograd.gradgradcheck(attend, (x, *parameters), eps=1e-6, atol=1e-4, fast_mode=True)
+
+
+def test_linformer_has_second_derivatives():
+    torch.manual_seed(0)
+    assert_same_penalty(Linformer(12, 3, k=4, max_length=11), torch.randn(2, 7, 12), 1e-3)
+
+
+@pytest.mark.parametrize("spec", ["random", "vanilla", "random+vanilla", "dense+vanilla", "factorized_dense"])
+@pytest.mark.parametrize("name", ["small", pytest.param("native", marks=needs_kernels), "blockwise"])
+def test_batched_gradients_equal_single_ones(spec, name):
+    layer = make(spec, torch.float32)
+    x = tokens(dtype=torch.float32).requires_grad_()
+    with path(name):
+        y = layer(x)
+        directions = torch.randn(3, *y.shape, generator=torch.Generator().manual_seed(4))
+        (batched,) = torch.autograd.grad(y, x, directions, is_grads_batched=True, retain_graph=True)
+        single = torch.stack([torch.autograd.grad(y, x, one, retain_graph=True)[0] for one in directions])
+    torch.testing.assert_close(batched, single, rtol=1e-4, atol=1e-5)
