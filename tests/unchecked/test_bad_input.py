@@ -8,6 +8,7 @@ import torch
 from helpers import make, tokens
 from synthattn import SyntheticAttention, parse
 from synthattn.layers import Remembered
+from synthattn.layers.light_convolution import LightConvolution
 
 LAYER = {"d_model": 12, "num_heads": 3, "attention": "random", "max_length": 8}
 
@@ -103,6 +104,30 @@ X = torch.zeros(2, 5, 12)
             "positions go up to 8, random was built for max_length=8 (positions 0 to 7); call resize_max_length(9)",
         ),
         ({"memory_positions": torch.arange(5)}, "memory_positions was given without memory; use positions"),
+        ({"offset": -1}, "offset is the number of tokens before x, which is at least 0, got -1"),
+        ({"offset": -2, "is_causal": True, "memory": X}, "which is at least 0, got -2"),
+        ({"x": X.to_sparse()}, "x must be a dense tensor, got sparse_coo"),
+        ({"x": [1.0]}, "x must be a tensor, got list"),
+        (
+            {"position_bias": torch.zeros(3, 5, 2)},
+            "position_bias must have shape (1 or heads, 1 or queries, keys) = (1 or 3, 1 or 5, 5), or that with a "
+            "first axis of 1 or batch = 2, got (3, 5, 2)",
+        ),
+        ({"position_bias": torch.zeros(3, 2, 5)}, "got (3, 2, 5)"),
+        ({"position_bias": torch.zeros(2, 3, 5, 2)}, "got (2, 3, 5, 2)"),
+        ({"position_bias": torch.zeros(3, 3, 5, 5)}, "got (3, 3, 5, 5)"),
+        ({"position_bias": torch.zeros(5, 5)}, "got (5, 5)"),
+        ({"position_bias": torch.zeros(3, 5, 1)}, "got (3, 5, 1)"),
+        ({"position_bias": torch.zeros(3, 5, 5).long()}, "position_bias must hold floats, got int64"),
+        (
+            {"memory": Remembered(None, torch.zeros(2, 3, 5, 6))},
+            "memory has values of shape (2, 3, 5, 6), this layer needs (batch, heads, tokens, width) = (2, 3, 5, 4); "
+            "it was remembered by another layer",
+        ),
+        ({"memory": Remembered(None, torch.zeros(2, 2, 5, 4))}, "memory has values of shape (2, 2, 5, 4)"),
+        ({"memory": Remembered(None, torch.zeros(2, 3, 0, 4))}, "memory has values of shape (2, 3, 0, 4)"),
+        ({"memory": Remembered(None, torch.zeros(3, 5, 4))}, "memory has values of shape (3, 5, 4)"),
+        ({"memory": Remembered(None, torch.zeros(2, 3, 5, 4).long())}, "values of memory must hold floats, got int64"),
     ],
 )
 @pytest.mark.parametrize("training", [True, False])
@@ -111,6 +136,63 @@ def test_call(arguments, message, training):
     with pytest.raises(ValueError, match=re.escape(message)) as caught, torch.set_grad_enabled(training):
         layer(**({"x": X} | arguments))
     assert "\n" not in str(caught.value)
+
+
+KEYS, VALUES = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "message"),
+    [
+        (None, VALUES, "memory was remembered without keys, by another layer"),
+        (KEYS[:, :, :4], VALUES, "memory has keys of shape (2, 3, 4, 4)"),
+        (KEYS[..., :3], VALUES, "memory has keys of shape (2, 3, 5, 3)"),
+        (KEYS[:, :2], VALUES, "memory has keys of shape (2, 2, 5, 4)"),
+        (KEYS[:1], VALUES, "memory has keys of shape (1, 3, 5, 4)"),
+        (KEYS, VALUES[:1], "x has 2 examples, memory has 1"),
+        (torch.cat([KEYS, KEYS], -1), VALUES, "memory has keys of shape (2, 3, 5, 8)"),
+    ],
+)
+@pytest.mark.parametrize("spec", ["vanilla", "random+vanilla"])
+def test_projected_memory_of_another_layer(spec, keys, values, message):
+    layer = SyntheticAttention(**(LAYER | {"attention": spec}))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        layer(X, Remembered(keys, values))
+
+
+def test_projected_memory_of_two_dot_products_is_twice_as_wide():
+    layer = SyntheticAttention(**(LAYER | {"attention": "vanilla+vanilla"}))
+    x = torch.randn(2, 5, 12)
+    memory = layer.remember(x)
+    assert memory.keys is not None
+    assert memory.keys.shape == (2, 3, 5, 8)
+    torch.testing.assert_close(layer(x, memory), layer(x))
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 5), (3, 1, 5), (1, 5, 5), (3, 5, 5), (1, 3, 1, 5), (2, 1, 5, 5), (2, 3, 5, 5)]
+)
+@pytest.mark.parametrize("spec", ["random", "vanilla", "random+vanilla"])
+def test_a_position_bias_broadcasts(spec, shape):
+    layer, x = SyntheticAttention(**(LAYER | {"attention": spec})), torch.randn(2, 5, 12)
+    bias = torch.randn(shape)
+    whole = bias.expand(2, 3, 5, 5)
+    torch.testing.assert_close(layer(x, position_bias=bias), layer(x, attn_mask=whole.reshape(6, 5, 5)))
+
+
+@pytest.mark.parametrize("memory", ["keys", "heads", "width", "batch", "offset"])
+def test_projected_memory_of_another_convolution(memory):
+    layer, x = LightConvolution(12, 3, 3), torch.randn(2, 5, 12)
+    values = torch.zeros(2, 3, 5, 4)
+    wrong = {
+        "keys": Remembered(values, values),
+        "heads": Remembered(None, values[:, :2]),
+        "width": Remembered(None, values[..., :3]),
+        "batch": Remembered(None, values[:1]),
+        "offset": Remembered(None, values),
+    }
+    with pytest.raises(ValueError, match=r"memory|offset"):
+        layer(x, wrong[memory], is_causal=True, offset=-1 if memory == "offset" else 0)
 
 
 @pytest.mark.parametrize("spec", ["dense", "factorized_random", "factorized_dense", "random+vanilla", "fixed_random"])

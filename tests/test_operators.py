@@ -1,0 +1,245 @@
+"""The operators of torch that the kernels are: every argument is checked, any strides are read, tracing knows them."""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from helpers import needs_kernels
+from synthattn.native import library, thin
+from synthattn.projection import project
+
+pytestmark = needs_kernels
+
+OPS = torch.ops.synthattn
+B, H, Q, K, F, D = 2, 3, 5, 7, 11, 13
+
+
+def arguments(**changes: Any) -> dict[str, Any]:
+    """The arguments of ``attend`` for one product, with a bias, its weight, and ends of keys."""
+    torch.manual_seed(0)
+    given = {
+        "value": torch.randn(B, H, K, D),
+        "bias": torch.randn(H, Q, K),
+        "weight": torch.randn(H, 1, 1),
+        "queries": [torch.randn(B, H, Q, F)],
+        "keys": [torch.randn(B, H, K, F)],
+        "scales": [0.5],
+        "ends": torch.tensor([[0, 2], [K, 6]]),
+        "q": Q,
+        "causal": False,
+    }
+    return given | changes
+
+
+def plain(given: dict[str, Any]) -> Tensor:
+    """The result of ``attend`` by torch's own operations."""
+    total = given["weight"] * given["bias"]
+    for query, key, scale in zip(given["queries"], given["keys"], given["scales"], strict=True):
+        total = total + scale * query @ key.mT
+    first, last = given["ends"][..., None]
+    places = torch.arange(K)
+    keep = (places >= first) & (places < last)
+    return total.masked_fill(~keep[:, None, None], float("-inf")).softmax(-1) @ given["value"]
+
+
+def backward_arguments(**changes: Any) -> dict[str, Any]:
+    given = arguments()
+    result, *needed = OPS.attend(**given, trains=True)
+    above = torch.randn(result.shape)
+    return {"above": above, "result": result, "needed": needed} | given | {"wanted": [True] * 5} | changes
+
+
+def test_attend_and_its_gradient_equal_torch():
+    given = backward_arguments()
+    torch.testing.assert_close(given["result"], plain(given))
+    sources = [given["value"], given["bias"], given["weight"], *given["queries"], *given["keys"]]
+    found = OPS.attend_backward(**given)
+    for source in sources:
+        source.requires_grad_()
+    expected = torch.autograd.grad(plain(given), sources, given["above"])
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def scattered(tensor: Tensor) -> Tensor:
+    """An equal tensor whose memory has gaps and another order of axes."""
+    return torch.repeat_interleave(tensor, 2, -1).mT.contiguous().mT[..., ::2]
+
+
+def test_any_strides_are_read():
+    given = backward_arguments()
+    expected = OPS.attend_backward(**given)
+    changed = {
+        name: [scattered(t) for t in value] if name in ("queries", "keys") else value for name, value in given.items()
+    }
+    changed |= {name: scattered(given[name]) for name in ("value", "bias", "above", "result")}
+    inputs = {name: changed[name] for name in arguments()}
+    torch.testing.assert_close(OPS.attend(**inputs, trains=False)[0], given["result"])
+    for ours, theirs in zip(OPS.attend_backward(**changed), expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"value": torch.zeros(B, H, K, D).double()}, "value must be a dense float32 tensor on the CPU, got float64"),
+        ({"value": torch.zeros(H, K, D)}, "value must have shape (batch, heads, keys, width), got (3, 7, 13)"),
+        ({"value": torch.zeros(B, H, 0, D)}, "value is empty: its shape is (2, 3, 0, 13)"),
+        (
+            {"value": torch.zeros(B, H, K + 1, D)},
+            "keys[0] must have shape (batch 1 or 2, heads 1 or 3, keys 8, width 11)",
+        ),
+        ({"value": torch.zeros(B, H + 1, K, D)}, "queries[0] must have shape (batch 1 or 2, heads 1 or 4"),
+        (
+            {"bias": torch.zeros(H, Q, K - 1)},
+            "bias must have shape (batch 1 or 2, heads 1 or 3, queries 1 or 5, keys 7)",
+        ),
+        ({"bias": torch.zeros(H, 2, K)}, "got (3, 2, 7)"),
+        ({"bias": torch.zeros(3, H, Q, K)}, "got (3, 3, 5, 7)"),
+        ({"bias": torch.zeros(Q, K)}, "got (5, 7)"),
+        ({"bias": None}, "weight is that of a bias, but there is no bias"),
+        ({"weight": torch.zeros(2, 1, 1)}, "weight must have shape () or (1 or 3, 1, 1), got (2, 1, 1)"),
+        ({"queries": []}, "got 0 queries, 1 keys and 1 scales"),
+        ({"scales": [1.0, 1.0]}, "got 1 queries, 1 keys and 2 scales"),
+        ({"queries": [torch.zeros(B, H, Q - 1, F)]}, "queries[0] must have shape"),
+        ({"queries": [torch.zeros(())]}, "queries[0] must have shape"),
+        ({"queries": [torch.zeros(B, H, Q, F - 1)]}, "keys[0] must have shape"),
+        ({"keys": [torch.zeros(B, H, K, F).half()]}, "keys[0] must be a dense float32 tensor on the CPU, got float16"),
+        ({"q": 0}, "the number of queries must be at least 1, got 0"),
+        ({"q": 2**40}, "queries[0] must have shape"),
+        (
+            {"ends": torch.tensor([[0, 2], [K, K + 1]])},
+            "ends must lie in order between 0 and 7, got 2 and 8 for example 1",
+        ),
+        ({"ends": torch.tensor([[0, -1], [K, K]])}, "got -1 and 7 for example 1"),
+        ({"ends": torch.tensor([[5, 0], [3, K]])}, "got 5 and 3 for example 0"),
+        ({"ends": torch.tensor([[0, 0], [K, K]]).int()}, "ends must be int64 of shape (2, 2)"),
+        ({"ends": torch.tensor([[0], [K]])}, "ends must be int64 of shape (2, 2)"),
+    ],
+)
+def test_attend_refuses(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        OPS.attend(**arguments(**changes), trains=True)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        OPS.attend_backward(**backward_arguments(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"above": torch.zeros(B, H, Q, D - 1)}, "above must have shape (2, 3, 5, 13), got (2, 3, 5, 12)"),
+        ({"above": torch.zeros(B, H, Q, D).double()}, "above must be a dense float32 tensor on the CPU"),
+        ({"result": torch.zeros(B, H, Q + 1, D)}, "result must have shape (2, 3, 5, 13)"),
+        ({"needed": []}, "needed must hold the 1 or 3 tensors that attend returned, got 0"),
+        ({"needed": [torch.zeros(B, H, Q - 1)]}, "needed[0] must be contiguous with shape (2, 3, 5), got (2, 3, 4)"),
+        ({"needed": [torch.zeros(B, H, Q), torch.zeros(4), torch.zeros(4)]}, "needed[1] must be contiguous with shape"),
+        ({"wanted": [True] * 4}, "wanted must have 5 entries for 1 products, got 4"),
+        ({"weight": None}, "the gradient of a bias or of its weight is wanted, but there is none"),
+    ],
+)
+def test_the_gradient_refuses(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        OPS.attend_backward(**backward_arguments(**changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_products_and_norms_of_any_strides_equal_torch():
+    x, weight, bias = scattered(torch.randn(9, 67)), scattered(torch.randn(71, 67)), torch.randn(142)[::2]
+    torch.testing.assert_close(OPS.thin_product(x, weight, bias), nn.functional.linear(x, weight, bias))
+    scale = torch.randn(134)[::2]
+    torch.testing.assert_close(OPS.rms_norm(x, scale, 1e-6), nn.functional.rms_norm(x, (67,), scale, 1e-6))
+    # A tensor whose memory holds the numbers with the other sign.
+    negative = torch.randn(9, 67, dtype=torch.complex64).conj().imag
+    assert negative.is_neg()
+    torch.testing.assert_close(OPS.thin_product(negative, weight, None), negative @ weight.T)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((torch.zeros(3, 5), torch.zeros(7, 6), None), "x (3, 5) and weight (7, 6) must have the same last axis"),
+        ((torch.zeros(()), torch.zeros(7, 6), None), "must have the same last axis"),
+        ((torch.zeros(3, 5), torch.zeros(5), None), "must have the same last axis"),
+        ((torch.zeros(3, 5), torch.zeros(7, 5), torch.zeros(6)), "bias must have shape (7,), got (6,)"),
+        ((torch.zeros(3, 5).double(), torch.zeros(7, 5), None), "must be float32 tensors on the CPU"),
+        ((torch.zeros(0, 5), torch.zeros(7, 5), None), "that are not empty"),
+    ],
+)
+def test_products_refuse(given, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        OPS.thin_product(*given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((torch.zeros(3, 5), torch.zeros(6)), "weight must have shape (5,), got (6,)"),
+        ((torch.zeros(3, 5), torch.zeros(1, 5)), "weight must have shape (5,), got (1, 5)"),
+        ((torch.zeros(3, 5).half(), None), "must be float32 tensors on the CPU"),
+        ((torch.zeros(3, 0), None), "that are not empty"),
+    ],
+)
+def test_norms_refuse(given, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        OPS.rms_norm(*given, 1e-6)
+
+
+@torch.no_grad()
+def test_a_projection_with_a_bias_of_another_length_is_told_by_torch(monkeypatch):
+    monkeypatch.setattr(thin, "LEAST_SIZE", 0)
+    projection = nn.Linear(13, 29)
+    projection.bias = nn.Parameter(torch.zeros(3))
+    with pytest.raises(RuntimeError, match="size"):
+        project(projection, torch.randn(2, 13))
+
+
+@torch.no_grad()
+def test_memory_that_is_gone_is_not_read():
+    x = torch.randn(4, 64)
+    x.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="not empty"):
+        OPS.thin_product(x, torch.zeros(8, 64), None)
+    value = torch.randn(B, H, K, D)
+    value.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match=re.escape("value has no memory of its own; make it anew with value.clone()")):
+        OPS.attend(**arguments(value=value), trains=False)
+
+
+@pytest.mark.parametrize("name", ["attend", "thin_product", "rms_norm"])
+def test_gradients_are_refused_not_lost(name):
+    calls = {
+        "attend": lambda: OPS.attend(**arguments(value=torch.randn(B, H, K, D, requires_grad=True)), trains=True),
+        "thin_product": lambda: OPS.thin_product(torch.randn(3, 5, requires_grad=True), torch.zeros(7, 5), None),
+        "rms_norm": lambda: OPS.rms_norm(torch.randn(3, 5), torch.ones(5, requires_grad=True), 1e-6),
+    }
+    with pytest.raises(RuntimeError, match=f"torch.ops.synthattn.{name} has no gradient"):
+        calls[name]()
+    with torch.no_grad():
+        calls[name]()
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_fake_tensors_are_like_real_ones(wide):
+    """Shapes, types and strides, where exponentials are kept for the backward pass and where not."""
+    given = arguments(queries=[torch.randn(B, H, Q, 29)], keys=[torch.randn(B, H, K, 29)]) if wide else arguments()
+    checks = ("test_schema", "test_faketensor")
+    torch.library.opcheck(OPS.attend, (), {**given, "trains": True}, test_utils=checks)
+    result, *needed = OPS.attend(**given, trains=True)
+    assert len(needed) == (3 if wide else 1)
+    backward = {"above": torch.randn(result.shape), "result": result, "needed": needed, **given, "wanted": [True] * 5}
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        fake = OPS.attend_backward(**backward)
+    real = OPS.attend_backward(**backward)
+    assert [t.shape for t in fake] == [t.shape for t in real]
+    torch.library.opcheck(OPS.thin_product, (torch.randn(3, 5), torch.randn(7, 5), None), test_utils=checks)
+    torch.library.opcheck(OPS.rms_norm, (torch.randn(3, 5), torch.randn(5), 1e-6), test_utils=checks)
+
+
+def test_a_library_with_other_structures_is_not_used(monkeypatch):
+    monkeypatch.setattr(library, "layout", lambda: [0])
+    with pytest.warns(UserWarning, match="was compiled with other structures and is not used; install"):
+        assert library.load.__wrapped__() is None
