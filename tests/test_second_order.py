@@ -45,8 +45,8 @@ def penalty_gradients(layer: nn.Module, x: Tensor, **options: Any) -> list[Tenso
     sources = [x, *layer.parameters()]
     loss = layer(x, **options).square().sum()
     first = torch.autograd.grad(loss, sources, create_graph=True, allow_unused=True)
-    penalty = sum(g.square().sum() for g in first if g is not None)
-    found = torch.autograd.grad(penalty, sources, allow_unused=True)  # pyright: ignore[reportArgumentType]
+    penalty = torch.stack([g.square().sum() for g in first if g is not None]).sum()
+    found = torch.autograd.grad(penalty, sources, allow_unused=True)
     return [torch.zeros_like(s) if g is None else g for g, s in zip(found, sources, strict=True)]
 
 

@@ -418,7 +418,11 @@ class _Blockwise(torch.autograd.Function):
         needs_queries, needs_keys, needs_parts = plan.sorted(needs_inputs)
         to_query, to_key = (
             # The gradient of a parameter stays where it is, and is no loan.
-            (spare.empty(t.shape, t.dtype) if t.dim() == 4 else t.new_empty(t.shape)) if any(needs) else None
+            None
+            if t is None or not any(needs)
+            else spare.empty(tuple(t.shape), t.dtype)
+            if t.dim() == 4
+            else t.new_empty(t.shape)
             for t, needs in zip(product or (None, None), (needs_queries, needs_keys), strict=True)
         )
         to_parts = [torch.empty_like(t) if needed else None for t, needed in zip(parts, needs_parts, strict=True)]

@@ -112,6 +112,9 @@ def from_torch(
     Returns the mask, and the finite part of a float ``attn_mask`` as a bias to add to the logits.
     """
     keep = None
+    for name, given in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+        if given is not None:
+            check_tensor(name, given)
     if key_padding_mask is not None:
         if key_padding_mask.dtype != torch.bool:
             raise ValueError(
@@ -129,6 +132,15 @@ def from_torch(
         past = torch.ones(q, k, dtype=torch.bool, device=device).tril(offset)
         allowed = past if allowed is None else allowed & past
     return Mask(keep, is_causal and offset == 0, allowed), bias
+
+
+def check_tensor(name: str, value: object) -> None:
+    """Refuse what is not a tensor, and a tensor whose memory was freed: torch would read at address 0."""
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} must be a tensor, got {type(value).__name__}")
+    readable = type(value) is Tensor and value.is_cpu and value.layout is torch.strided and not traced(value)
+    if readable and value.data_ptr() == 0 and value.numel() > 0:
+        raise ValueError(f"{name} has no memory: its storage was resized to nothing")
 
 
 def _from_attn_mask(

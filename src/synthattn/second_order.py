@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingModuleSource]
 
 from synthattn.logits import Logits
 from synthattn.masks import Mask
@@ -24,7 +25,7 @@ def softmax_times_value(
 ) -> Float[Tensor, "batch heads q width"]:
     """Return softmax(logits) @ value in torch's own operations; rows whose logits are all minus infinity give zeros."""
     total = logits.total()
-    allowed = mask.full(*total.shape[-2:], total.device)
+    allowed = mask.full(total.shape[-2], total.shape[-1], total.device)
     if allowed is not None:
         total = total.masked_fill(~allowed, float("-inf"))
     empty = (total == float("-inf")).all(-1, keepdim=True)
@@ -33,7 +34,7 @@ def softmax_times_value(
 
 def is_wanted(grad: Tensor) -> bool:
     """Return True if a backward pass must produce gradients by torch's own operations."""
-    return torch.is_grad_enabled() or traced(grad) or torch._C._functorch.is_legacy_batchedtensor(grad)
+    return torch.is_grad_enabled() or traced(grad) or is_legacy_batchedtensor(grad)
 
 
 def gradients(

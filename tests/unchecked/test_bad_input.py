@@ -1,6 +1,7 @@
 """A user's mistake gets one line that names what was wrong, the numbers, and the way out."""
 
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from synthattn import SyntheticAttention, parse
 from synthattn.layers import Remembered
 from synthattn.layers.light_convolution import LightConvolution
 
-LAYER = {"d_model": 12, "num_heads": 3, "attention": "random", "max_length": 8}
+LAYER: dict[str, Any] = {"d_model": 12, "num_heads": 3, "attention": "random", "max_length": 8}
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,11 @@ X = torch.zeros(2, 5, 12)
         ({"offset": -2, "is_causal": True, "memory": X}, "which is at least 0, got -2"),
         ({"x": X.to_sparse()}, "x must be a dense tensor, got sparse_coo"),
         ({"x": [1.0]}, "x must be a tensor, got list"),
+        ({"x": X.to("meta"), "memory": X}, "x is on meta, memory is on cpu"),
+        ({"positions": [0, 1, 2, 3, 4]}, "positions must be a tensor, got list"),
+        ({"attn_mask": [[True]]}, "attn_mask must be a tensor, got list"),
+        ({"offset": "2"}, "offset must be a whole number, got str"),
+        ({"memory": Remembered(None, "x")}, "values of memory must be a tensor, got str"),  # pyright: ignore
         (
             {"position_bias": torch.zeros(3, 5, 2)},
             "position_bias must have shape (1 or heads, 1 or queries, keys) = (1 or 3, 1 or 5, 5), or that with a "

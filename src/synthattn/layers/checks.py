@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from synthattn.masks import check_tensor
+
 
 def check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length: int | None, dropout: float) -> None:
     """Refuse sizes that no layer can have."""
@@ -22,8 +24,7 @@ def check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length: 
 
 def check_tokens(name: str, x: Tensor, d_model: int) -> None:
     """Refuse tokens that are not a dense tensor of floats with the width of the layer."""
-    if not isinstance(x, Tensor):
-        raise ValueError(f"{name} must be a tensor, got {type(x).__name__}")
+    check_tensor(name, x)
     if x.layout != torch.strided or x.is_nested:
         raise ValueError(f"{name} must be a dense tensor, got {'nested' if x.is_nested else _name(x.layout)}")
     if x.dim() != 3:
@@ -38,12 +39,15 @@ def check_tokens(name: str, x: Tensor, d_model: int) -> None:
 
 def check_offset(offset: int) -> None:
     """Refuse a number of earlier tokens that cannot be."""
+    if not isinstance(offset, int | torch.SymInt):
+        raise ValueError(f"offset must be a whole number, got {type(offset).__name__}")
     if offset < 0:
         raise ValueError(f"offset is the number of tokens before x, which is at least 0, got {offset}")
 
 
 def check_position_bias(bias: Tensor, batch: int, heads: int, q: int, k: int) -> None:
     """Refuse a bias that does not broadcast against the logits, or has another number of keys."""
+    check_tensor("position_bias", bias)
     shape = tuple(bias.shape)
     fits = (
         len(shape) in (3, 4)
@@ -74,6 +78,9 @@ def check_projected_memory(
         key_width: the width of the keys of this layer, 0 where it reads none.
         width: the width of the values of this layer.
     """
+    for name, part in (("keys", keys), ("values", values)):
+        if part is not None or name == "values":
+            check_tensor(f"{name} of memory", part)
     if (keys is None) != (key_width == 0):
         raise ValueError(f"memory was remembered {'without' if keys is None else 'with'} keys, by another layer")
     if values.dim() == 4 and values.shape[0] != batch:
@@ -95,6 +102,7 @@ def check_positions(name: str, positions: Tensor | None, x: Tensor) -> None:
     """Refuse positions that are not one whole number for each token, once or for each example."""
     if positions is None:
         return
+    check_tensor(name, positions)
     if positions.shape not in (x.shape[:2], x.shape[1:2]):
         raise ValueError(
             f"{name} must have shape (batch, length) = {tuple(x.shape[:2])} or (length,) = {tuple(x.shape[1:2])}, "

@@ -258,6 +258,8 @@ class SyntheticAttention(nn.Module):
             check_tokens("memory", memory, self.d_model)
         if memory.shape[0] != x.shape[0]:
             raise ValueError(f"x has {x.shape[0]} examples, memory has {memory.shape[0]}")
+        if memory.device != x.device:
+            raise ValueError(f"x is on {x.device}, memory is on {memory.device}")
         check_positions("memory_positions", memory_positions, memory)
         return query, Tokens(memory, None if memory_positions is None else memory_positions.long(), keys)
 

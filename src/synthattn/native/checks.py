@@ -21,8 +21,16 @@ def are_plain_floats(tensor: Tensor) -> bool:
     )
 
 
+def check_tensors(**arguments: object) -> None:
+    """Refuse arguments that are not tensors; torch hands None to an operator as it is."""
+    for name, argument in arguments.items():
+        if not isinstance(argument, Tensor):
+            raise ValueError(f"{name} must be a tensor, got {type(argument).__name__}")
+
+
 def check_floats(name: str, tensor: Tensor) -> None:
     """Refuse a tensor whose numbers a kernel cannot read."""
+    check_tensors(**{name: tensor})
     if tensor.dtype != torch.float32 or tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise ValueError(
             f"{name} must be a dense float32 tensor on the CPU, got {_name(tensor.dtype)} on {tensor.device} "

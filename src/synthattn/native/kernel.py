@@ -254,9 +254,14 @@ def register(
     name = schema.split("(")[0]
     operator = getattr(torch.ops.synthattn, name)
 
+    def checked_fake(*arguments: Any) -> Any:
+        devices = sorted({str(t.device) for t in _tensors(arguments)})
+        if len(devices) > 1:  # a tensor on the meta device among others brings a call here
+            raise ValueError(f"all tensors of synthattn.{name} must be on one device, got {' and '.join(devices)}")
+        return fake(*arguments)
+
     def without_gradient(*arguments: Any) -> Any:
-        tensors = (t for t in tree_leaves(arguments) if isinstance(t, Tensor))
-        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        if torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(arguments)):
             raise RuntimeError(
                 f"torch.ops.synthattn.{name} has no gradient; call it in torch.no_grad(), or use SyntheticAttention"
             )
@@ -265,8 +270,12 @@ def register(
 
     library.impl(name, function, "CPU")
     library.impl(name, without_gradient, "AutogradCPU")
-    torch.library.register_fake(f"synthattn::{name}", fake, lib=library)
+    torch.library.register_fake(f"synthattn::{name}", checked_fake, lib=library)
     return operator
+
+
+def _tensors(arguments: Any) -> list[Tensor]:
+    return [t for t in tree_leaves(arguments) if isinstance(t, Tensor)]
 
 
 _operators = torch.library.Library("synthattn", "DEF")

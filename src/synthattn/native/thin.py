@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from torch.utils.flop_counter import register_flop_formula
 
-from synthattn.native.checks import are_plain_floats
+from synthattn.native.checks import are_plain_floats, check_tensors
 from synthattn.native.kernel import register
 from synthattn.native.library import load, loaded
 from synthattn.tracing import traced
@@ -80,6 +80,7 @@ def _are_whole_floats(tensor: Tensor) -> bool:
 
 def thin_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Implement ``torch.ops.synthattn.thin_product``, for tensors of any strides."""
+    check_tensors(x=x, weight=weight)
     x, weight, bias = x.contiguous(), weight.contiguous(), None if bias is None else bias.contiguous()
     fault = _product_fault(x, weight, bias)
     if fault is not None:
@@ -89,6 +90,7 @@ def thin_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """Implement ``torch.ops.synthattn.rms_norm``, for tensors of any strides."""
+    check_tensors(x=x)
     x, weight = x.contiguous(), None if weight is None else weight.contiguous()
     fault = _norm_fault(x, weight)
     if fault is not None:
