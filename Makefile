@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench sanitize faults clean
 
 setup: .venv/ready
 
@@ -32,6 +32,14 @@ lint: setup
 # to choose a part.
 bench: setup
 	$(BIN)/synthattn bench
+
+# The kernels with address and undefined-behaviour sanitizers: their tests, and 2,000 wrong calls. Some minutes.
+sanitize: setup
+	$(BIN)/python tools/sanitize.py
+
+# Damaged configurations, data, checkpoints, killed runs and wrong calls: how many were tried, and how they ended.
+faults: setup
+	$(BIN)/python -m tools.faults
 
 clean:
 	rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Compiles the kernels of synthattn.native where that is possible; the package works without them, too."""
+"""Compile the kernels of synthattn.native where that is possible; the package works without them, too."""
 
 import hashlib
 import os
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # pyright: ignore[reportMissingImports]
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("src/synthattn/native")
 # As torch calls what a processor can do, and as compilers do.
@@ -41,17 +41,18 @@ class CompileKernel(BuildHookInterface):
         build_data["tag"] = "py3-none-linux_x86_64"
 
 
-def compile_kernels(compiler: str, folder: Path, target: Path, machine: str) -> None:
+def compile_kernels(compiler: str, folder: Path, target: Path, machine: str, extra: tuple[str, ...] = ()) -> None:
+    """Compile all sources of a folder to one library; ``extra`` are options for the compiler and the linker."""
     linked, sources = target.with_suffix(".new"), sorted(folder.glob("*.[ch]"))
     # As synthattn.native.library computes it.
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-    options = ["-std=gnu17", "-O3", f"-march={machine}", "-mprefer-vector-width=512", "-fopenmp", "-fPIC"]
+    options = ["-std=gnu17", "-O3", f"-march={machine}", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", *extra]
     made = {source: target.with_suffix(f".{source.stem}.o") for source in sources if source.suffix == ".c"}
     try:
         for source, compiled in made.items():
             run(compiler, *options, f'-DSOURCE="{digest}"', "-c", str(source), "-o", str(compiled))
         # Not linked with OpenMP: its threads shall be those of the one that torch brings and has loaded.
-        run(compiler, "-shared", *map(str, made.values()), "-lm", "-o", str(linked))
+        run(compiler, "-shared", *extra, *map(str, made.values()), "-lm", "-o", str(linked))
         linked.replace(target)
     finally:
         for left in (*made.values(), linked):

@@ -161,13 +161,13 @@ KEYS, VALUES = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 5, 4)
 )
 @pytest.mark.parametrize("spec", ["vanilla", "random+vanilla"])
 def test_projected_memory_of_another_layer(spec, keys, values, message):
-    layer = SyntheticAttention(**(LAYER | {"attention": spec}))
+    layer = SyntheticAttention(**{**LAYER, "attention": spec})
     with pytest.raises(ValueError, match=re.escape(message)):
         layer(X, Remembered(keys, values))
 
 
 def test_projected_memory_of_two_dot_products_is_twice_as_wide():
-    layer = SyntheticAttention(**(LAYER | {"attention": "vanilla+vanilla"}))
+    layer = SyntheticAttention(**{**LAYER, "attention": "vanilla+vanilla"})
     x = torch.randn(2, 5, 12)
     memory = layer.remember(x)
     assert memory.keys is not None
@@ -180,7 +180,7 @@ def test_projected_memory_of_two_dot_products_is_twice_as_wide():
 )
 @pytest.mark.parametrize("spec", ["random", "vanilla", "random+vanilla"])
 def test_a_position_bias_broadcasts(spec, shape):
-    layer, x = SyntheticAttention(**(LAYER | {"attention": spec})), torch.randn(2, 5, 12)
+    layer, x = SyntheticAttention(**{**LAYER, "attention": spec}), torch.randn(2, 5, 12)
     bias = torch.randn(shape)
     whole = bias.expand(2, 3, 5, 5)
     torch.testing.assert_close(layer(x, position_bias=bias), layer(x, attn_mask=whole.reshape(6, 5, 5)))

@@ -112,8 +112,8 @@ INLINE vec exponential(vec x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    ints power = (ints)p + ((ints)shifted << 23);
-    return (vec)(power & ~(x < -86.5f)); /* NaN stays what it is */
+    bits power = (bits)p + ((bits)shifted << 23);
+    return (vec)(power & ~(bits)(x < -86.5f)); /* NaN stays what it is */
 }
 
 /* Products ------------------------------------------------------------------------------------------------------- */
@@ -652,24 +652,24 @@ enum { PIECES = 128, LINES = 4 };
 
 /* Sums of the bits of a table, rotated at every step: a number for each column of vectors in each of PIECES pieces. A
  * change of one entry is always seen, others unless two changes in a column happen to cancel in 32 bits. */
-void synthattn_digest(const int32_t *bits, size number, size threads, int32_t *sums) {
+void synthattn_digest(const uint32_t *table, size number, size threads, uint32_t *sums) {
     size height = round_up((number + PIECES - 1) / PIECES, LINES * W);
 #pragma omp parallel for num_threads(threads)
     for (size piece = 0; piece < PIECES; piece++) {
-        ints total[LINES] = {0};
+        bits total[LINES] = {0};
         size from = least(number, piece * height), to = least(number, from + height);
         for (; from < to; from += LINES * W) {
             FOR_EACH(v, LINES) {
                 float line[W] = {0};
                 size left = to - from - v * W;
-                ints x;
+                bits x;
                 if (left >= W) {
-                    memcpy(&x, bits + from + v * W, sizeof x);
+                    memcpy(&x, table + from + v * W, sizeof x);
                 } else {
-                    if (left > 0) memcpy(line, bits + from + v * W, (size_t)left * sizeof(float));
+                    if (left > 0) memcpy(line, table + from + v * W, (size_t)left * sizeof(float));
                     memcpy(&x, line, sizeof x);
                 }
-                total[v] = ((total[v] << 5) | ((total[v] >> 27) & 31)) + x;
+                total[v] = ((total[v] << 5) | (total[v] >> 27)) + x;
             }
         }
         memcpy(sums + piece * LINES * W, total, sizeof total);

@@ -18,6 +18,8 @@ enum { W = 8, REGISTERS = 16 };
 
 typedef float vec __attribute__((vector_size(4 * W)));
 typedef int32_t ints __attribute__((vector_size(4 * W)));
+/* For arithmetic that may overflow, which is undefined for signed numbers. */
+typedef uint32_t bits __attribute__((vector_size(4 * W)));
 typedef float loose __attribute__((vector_size(4 * W), aligned(4), may_alias));
 
 /* Of Python's sizes and strides. */
