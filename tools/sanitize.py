@@ -1,7 +1,7 @@
 """Run the kernels under the address and undefined-behaviour sanitizers.
 
-``make sanitize`` compiles the kernels with both, into ``build/sanitize``, and runs their tests and the campaign of wrong
-calls with them. A finding ends the process that has it, and with it the command. Needs gcc, on Linux x86-64.
+``make sanitize`` compiles the kernels with both, into ``build/sanitize``, and runs their tests and the campaign of
+wrong calls with them. A finding ends the process that has it, and with it the command. Needs gcc, on Linux x86-64.
 """
 
 import argparse
