@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from helpers import (
     BATCH,
@@ -383,3 +384,25 @@ def test_attention_dropout_drops_and_keeps_the_mean(spec):
         target = layer.eval()(x, key_padding_mask=padding())
     error = (samples.mean(0) - target).abs() / (samples.std(0) / 400**0.5 + 1e-9)
     assert float(error.max()) < 6.0
+
+
+@pytest.mark.filterwarnings("ignore:For backward hooks to be called")  # synthesizers return logits, not a tensor
+@every_spec
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("kind", ["forward_pre", "forward", "full_backward_pre", "full_backward"])
+def test_global_hooks_see_every_projection(spec, gradients, kind):
+    """Hooks that are registered for all modules at once, as profilers do; the value and output projections included."""
+    if "backward" in kind and not gradients:
+        pytest.skip("there is no backward pass")
+    layer, x = make(spec, torch.float32), tokens(dtype=torch.float32).requires_grad_()
+    seen: list[nn.Module] = []
+    handle = getattr(nn.modules.module, f"register_module_{kind}_hook")(lambda module, *_: seen.append(module))
+    try:
+        with torch.set_grad_enabled(gradients):
+            y = layer(x)
+            if "backward" in kind:
+                y.sum().backward()
+    finally:
+        handle.remove()
+    projections = [module for module in layer.modules() if isinstance(module, nn.Linear)]
+    assert [module for module in projections if not any(module is one for one in seen)] == []
