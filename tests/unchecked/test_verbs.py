@@ -325,8 +325,9 @@ def test_generate_names_classes(place):
 def for_task(place: Path, folder: Path, task: str) -> Path:
     """The run of translation as if it were one of another task."""
     shutil.copytree(place / "run-pairs", folder)
-    saved = (folder / "settings.yaml").read_text()
-    (folder / "settings.yaml").write_text(saved.replace("task: translation", f"task: {task}"))
+    for name, text in (("settings.yaml", "task: {}"), ("record.json", '"task": "{}"')):
+        saved = (folder / name).read_text()
+        (folder / name).write_text(saved.replace(text.format("translation"), text.format(task)))
     return folder
 
 

@@ -175,5 +175,5 @@ def _lines(file: Path) -> list[str]:
         return lines
     try:
         return [str(json.loads(line)["prediction"]) for line in lines]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{file}: every line must be an object with a 'prediction': {error}") from error

@@ -27,7 +27,7 @@ from synthattn.training.keeping import Board, Keeper, interruptible
 from synthattn.training.model import build, configuration, load, load_for, name_classes, parameters, placed
 from synthattn.training.prepare import Prepared, check_same_data, prepare
 from synthattn.training.progress import Display, Quiet, Reporter
-from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict
+from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict, read_settings
 from synthattn.training.trainer import HELD, SynthesizerTrainer
 
 SETTINGS, MODEL = "settings.yaml", "model"
@@ -99,14 +99,37 @@ def train(
 
 
 def saved_settings(run: Path) -> Settings:
-    """Those of a run."""
+    """Load the settings that a run was started with."""
     file = run / SETTINGS
     if not file.is_file():
         raise ValueError(f"{run} holds no {SETTINGS}, so it is not the folder of a run")
+    found = read_settings(file)
     try:
-        return from_dict(yaml.safe_load(file.read_text()) or {})
-    except yaml.YAMLError as error:
-        raise ValueError(f"{file} is damaged: {' '.join(str(error).split())}") from error
+        settings = from_dict(found)
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {error}") from error
+    if (run / record.FILE).is_file():
+        _check_recorded(run, settings)
+    return settings
+
+
+def _check_recorded(run: Path, settings: Settings) -> None:
+    """Refuse settings that differ from those in the record, which were written with them. The data may have moved."""
+    recorded = record.load(run).settings
+    if not recorded:
+        return
+    file = run / record.FILE
+    try:
+        before = as_dict(from_dict(recorded))
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: settings: {error}") from error
+    for group, values in as_dict(settings).items():
+        for name, value in values.items():
+            if value != before[group][name] and (group, name) != ("data", "source"):
+                raise ValueError(
+                    f"{run / SETTINGS} has {group}.{name}={value}, {file} has {before[group][name]}: one of them was "
+                    "changed or damaged; put back what it was"
+                )
 
 
 def final_model(run: Path) -> Path:
