@@ -192,6 +192,10 @@ def test_classes_of_a_model_that_does_not_name_them(place, tmp_path):
     config |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
     (model / "config.json").write_text(json.dumps(config))
     options = [model, "--task", "classification", "--data"]
+    said = call("evaluate", *options, "classes")
+    assert f"{model} has a damaged config.json: it is not as it was written; " in said.err
+    assert said.err.endswith(f"if you changed it yourself, delete {model / 'seal.json'}\n")
+    (model / "seal.json").unlink()
     assert accuracy(*options, "classes")[0] == record.load(place / "run-classes").scores["accuracy"]["value"]
     rows = [("dog", "animal"), ("car", "thing")]
     said = call("evaluate", *options, table(tmp_path / "only", test=rows))

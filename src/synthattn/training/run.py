@@ -16,7 +16,6 @@ import yaml
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
 
 from synthattn.data.batching import TokenBatches
-from synthattn.data.disk import sync
 from synthattn.messages import out_of_memory
 from synthattn.metrics.vectors import check_vectors
 from synthattn.tasks import find_tasks
@@ -422,7 +421,7 @@ def _finish(
         if keep == "average" and whole:
             count = checkpoints.average(whole, unfinished / checkpoints.WEIGHTS)
             found.weights = f"mean of {count} checkpoints up to step {checkpoints.step_of(whole[0])}"
-        sync(unfinished)  # the checkpoints that it came from are removed soon
+        checkpoints.seal(unfinished)  # on the disk: the checkpoints that it came from are removed soon
     # Before the model is there: afterwards nobody would know which weights it has.
     found.save(run)
     unfinished.rename(run / MODEL)
