@@ -18,7 +18,9 @@ CAMPAIGNS = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.faults", description=__doc__)
-    parser.add_argument("campaign", nargs="*", metavar="campaign", help=f"any of {', '.join(CAMPAIGNS)}; all by default")
+    parser.add_argument(
+        "campaign", nargs="*", metavar="campaign", help=f"any of {', '.join(CAMPAIGNS)}; all by default"
+    )
     parser.add_argument("--count", type=int, help="inputs to try in each campaign")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()

@@ -8,7 +8,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,15 +16,35 @@ from safetensors import SafetensorError, safe_open
 from synthattn.messages import suggestion
 from synthattn.models.compat import GenerationConfig, StrictDataclassError
 from synthattn.models.configuration import SynthesizerConfig
-from synthattn.saved_file import one_line, read_json
+from synthattn.saved_file import one_line, read_json, restore
 
 CONFIGURATION, GENERATION = "config.json", "generation_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 OWN = set(SynthesizerConfig.__annotations__)
 """Fields that every ``config.json`` of ours states. One that is missing would silently get a default."""
+
+
+@dataclasses.dataclass
+class _Inherited:
+    """Fields of a configuration that transformers adds to ours, without checking their types."""
+
+    architectures: list[str] | None = None
+    chunk_size_feed_forward: int = 0
+    dtype: str | None = None
+    label2id: dict[str, int | str] | None = None
+    output_attentions: bool | None = None
+    output_hidden_states: bool | None = None
+    problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
+    return_dict: bool | None = None
+    torch_dtype: str | None = None
+    transformers_version: str | None = None
+    _name_or_path: str = ""
+
+
+INHERITED = {field.name for field in dataclasses.fields(_Inherited)}
 KNOWN = {field.name for field in dataclasses.fields(SynthesizerConfig)}
-KNOWN |= {"model_type", "num_labels", "output_attentions", "torch_dtype", "_name_or_path"}
+KNOWN |= INHERITED | {"model_type", "num_labels"}
 
 DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
 SHOWN = 3
@@ -46,6 +66,7 @@ def read_configuration(folder: Path) -> SynthesizerConfig:
         if name not in KNOWN:
             raise ValueError(f"{file} has a field {name[:60]!r}, which a configuration lacks{suggestion(name, KNOWN)}")
     try:
+        restore(_Inherited, {name: value for name, value in saved.items() if name in INHERITED})
         config = SynthesizerConfig(**{name: value for name, value in saved.items() if name != "model_type"})
     except (StrictDataclassError, ValueError) as error:
         raise ValueError(f"{file}: {one_line(error)}") from error

@@ -83,9 +83,20 @@ def load(folder: Path, config: SynthesizerConfig | None = None) -> SynthesizerPr
         raise ValueError(
             f"{folder / CONFIGURATION}: decoder_start_token_id is null; write the token that texts start with"
         )
-    config.return_dict = True  # or the outputs would have no names
     logging.disable_progress_bar()
-    return MODELS[kind].from_pretrained(folder, config=config, use_safetensors=True)
+    model = MODELS[kind].from_pretrained(folder, config=config, use_safetensors=True)
+    _return_logits(model)
+    return model
+
+
+def _return_logits(model: SynthesizerPreTrainedModel) -> None:
+    """Have a model return what is read here, by name, and ``generate`` return tokens alone, whatever its files say."""
+    for settings in (model.config, getattr(model, "generation_config", None)):
+        if settings is not None:
+            settings.output_attentions = settings.output_hidden_states = False
+    model.config.return_dict = True
+    if getattr(model, "generation_config", None) is not None:
+        model.generation_config.return_dict_in_generate = False
 
 
 def load_tokenizer_of(folder: Path) -> Any:
