@@ -45,8 +45,9 @@ ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, -7, 3, 2.5, 1e-9, 1e300, float("nan"), float("inf"), -float("inf"),
     2**31 - 1, 2**31, 2**63, 10**30, 10**9, 10**6, 50_000, "", "x", "8", "nan", "vanilla", "ramdom", "random(",
     "dense(window=3)", "random(std=inf)", "factorized_random(rank=999999999)", "linformer(k=999999999)",
-    "lightconv(kernel=999999999)", "random+" * 40 + "random", "\x00", "\x1b[31m", "\ud800", "🦜" * 50, [], [1], ["vanilla"],
-    ["vanilla", "random"], [None], {}, {"0": "a"}, {"x": 1}, {"__float__": "NaN"}, [[[[[]]]]], {"a": {"b": {"c": []}}},
+    "lightconv(kernel=999999999)", "random+" * 40 + "random", "\x00", "\x1b[31m", "\ud800", "🦜" * 50, [], [1],
+    ["vanilla"], ["vanilla", "random"], [None], {}, {"0": "a"}, {"x": 1}, {"__float__": "NaN"}, [[[[[]]]]],
+    {"a": {"b": {"c": []}}},
 )  # fmt: skip
 EXTRA: tuple[tuple[str, Any], ...] = (
     ("note", "mine"), ("to_dict", 3), ("save_pretrained", "x"), ("auto_map", {"AutoConfig": "evil.Config"}),
