@@ -209,7 +209,7 @@ class Campaign:
         files = [file for file in sorted((work / "run").rglob("*")) if file.is_file()]
         unsealed = unsealed and verb != "resume"
         if unsealed:
-            (work / "run" / "model" / SEAL).unlink()
+            (work / "run" / "model" / SEAL).unlink(missing_ok=True)
             files = sorted(file for file in (work / "run" / "model").iterdir())
         file = rng.choice(files)
         damage = rng.choice(FORM if unsealed else DAMAGES)

@@ -47,6 +47,13 @@ KNOWN = {field.name for field in dataclasses.fields(SynthesizerConfig)}
 KNOWN |= INHERITED | {"model_type", "num_labels"}
 
 DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
+TOKENS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+NUMBERS = (
+    *("max_length", "min_length", "max_new_tokens", "min_new_tokens", "max_time", "num_beams", "num_return_sequences"),
+    *("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "repetition_penalty"),
+    *("encoder_repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
+)
+"""Fields of ``generation_config.json`` whose type transformers does not check."""
 SHOWN = 3
 """Names of tensors in a message."""
 
@@ -190,7 +197,7 @@ def _equal(one: Stored, name: str, other: Stored, other_name: str) -> bool:
 
 
 def check_generation(folder: Path, config: SynthesizerConfig) -> None:
-    """Raise a ValueError if ``generation_config.json`` is there and is not one, or names tokens that do not exist."""
+    """Raise a ValueError if ``generation_config.json`` is there and cannot be used with the model."""
     file = folder / GENERATION
     if not file.is_file():
         return
@@ -202,6 +209,14 @@ def check_generation(folder: Path, config: SynthesizerConfig) -> None:
         for token in tokens:
             if token is not None and (type(token) is not int or not 0 <= token < config.vocab_size):
                 raise ValueError(f"{file}: {name} must be a token below {config.vocab_size}, got {token!r:.60}")
+        if name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float | None)):
+            raise ValueError(f"{file}: {name} must be a number, got {value!r:.60}; delete it, or copy it again")
+    # Else texts would start or end in another way than in training.
+    missing = [name for name in TOKENS if saved.get(name) is None and getattr(config, name) is not None]
+    if missing:
+        raise ValueError(f"{file} lacks {_some(missing)}, which {CONFIGURATION} has; delete it, or copy it again")
+    if saved.get("num_return_sequences") not in (None, 1):
+        raise ValueError(f"{file}: num_return_sequences must be 1: a text gets one answer")
     try:
         GenerationConfig.from_dict(saved).validate()
     except (AttributeError, TypeError, ValueError) as error:
