@@ -366,6 +366,30 @@ def test_weights_that_are_cut_off(place, tmp_path, verb):
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("verb", ["evaluate", "generate"])
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "generation_config.json"])
+def test_one_byte_of_a_finished_model_that_is_another(place, tmp_path, verb, name):
+    shutil.copytree("run-pairs", tmp_path / "run")
+    file = tmp_path / "run" / "model" / name
+    content = bytearray(file.read_bytes())
+    place_of = -5 if name == "model.safetensors" else content.rindex(b"1")
+    content[place_of] ^= 1
+    file.write_bytes(content)
+    said = call(verb, tmp_path / "run")
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert name in said.err
+
+
+def test_settings_that_are_not_those_of_the_record(place, tmp_path):
+    shutil.copytree("run-pairs", tmp_path / "run")
+    file = tmp_path / "run" / "settings.yaml"
+    text = file.read_text()
+    file.write_text(text[: text.index("  max_new_tokens")])
+    said = call("evaluate", tmp_path / "run", "--quiet")
+    both = f"{file} has evaluation.max_new_tokens=None, {tmp_path / 'run' / 'record.json'} has 6: one of them"
+    assert said == Said(2, "", f"synthattn: {both} was changed or damaged; put back what it was\n")
+
+
 def test_generate_answers_before_the_input_ends(place):
     answered = threading.Event()
     seen = []
