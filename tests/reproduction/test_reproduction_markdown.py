@@ -11,10 +11,11 @@ from sample_outcome import HOSTILE, PLAIN, VERDICTS, sample_outcome
 
 from page_reader import Reader
 from synthattn.reproduction.markdown import about_rates, about_scale, counted, overview, table, table1
-from synthattn.reproduction.outcome import Outcome, Part, Row, from_dict
+from synthattn.reproduction.outcome import Outcome, Part, Row
 from synthattn.reproduction.page import page, page_of_table1
 from synthattn.reproduction.table1 import Synthesized
 from synthattn.reproduction.terminal import show, show_table1
+from synthattn.saved_file import restore
 
 
 def cells(line: str) -> list[str]:
@@ -80,7 +81,7 @@ def test_all_records_and_commands_are_there():
 
 def test_made_from_what_was_written_it_is_the_same():
     outcome = sample_outcome()
-    again = from_dict(dataclasses.asdict(outcome))
+    again = restore(Outcome, dataclasses.asdict(outcome))
     assert table(again) == table(outcome)
     assert overview([again]) == overview([outcome])
 

@@ -123,7 +123,7 @@ def one_line(found: dict[str, Any]) -> str:
         ),
         ({"training": {"steps": 0}}, "training.steps must be at least 1, got 0"),
         ({"training": {"clip": -1}}, "training.clip must be at least 0, got -1"),
-        ({"training": {"clip": float("nan")}}, "training.clip must be at least 0, got nan"),
+        ({"training": {"clip": float("nan")}}, "training.clip must be a number, got nan"),
         ({"training": {"epsilon": -1}}, "training.epsilon must be at least 0, got -1"),
         ({"training": {"minutes": 0}}, "training.minutes must be above 0, got 0"),
         ({"training": {"learning_rate": 0}}, "training.learning_rate must be above 0, got 0"),

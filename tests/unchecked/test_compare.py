@@ -372,6 +372,18 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
     assert begun == ["data", "speed"]
     assert [variant.scores for variant in third.variants] == [variant.scores for variant in whole.variants]
 
+    measured = stopped / "runs" / "random-0" / "measured.json"
+    measured.write_text("[]")
+    (stopped / "results.json").write_text("[]")
+    fourth = compare(load_comparison(stopped), stopped, resume=True)
+    message = f"random could not be measured: {measured} is damaged; delete it, and it is measured again: it must be"
+    assert any(note.startswith(message) for note in fourth.notes)
+    (measured.parent / "predictions.jsonl").write_text('{"source": 3}\n')
+    with pytest.raises(
+        ValueError, match=r"predictions\.jsonl is damaged: it lacks the field 'reference'; score the run"
+    ):
+        compare(load_comparison(stopped), stopped, resume=True)
+
 
 def test_a_classification_with_a_control(data, tmp_path):
     settings = tiny(data / "classes", "classification")

@@ -192,6 +192,10 @@ def test_classes_of_a_model_that_does_not_name_them(place, tmp_path):
     config |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
     (model / "config.json").write_text(json.dumps(config))
     options = [model, "--task", "classification", "--data"]
+    said = call("evaluate", *options, "classes")
+    assert f"{model} has a damaged config.json: it is not as it was written; " in said.err
+    assert said.err.endswith(f"if you changed it yourself, delete {model / 'seal.json'}\n")
+    (model / "seal.json").unlink()
     assert accuracy(*options, "classes")[0] == record.load(place / "run-classes").scores["accuracy"]["value"]
     rows = [("dog", "animal"), ("car", "thing")]
     said = call("evaluate", *options, table(tmp_path / "only", test=rows))
@@ -325,8 +329,9 @@ def test_generate_names_classes(place):
 def for_task(place: Path, folder: Path, task: str) -> Path:
     """The run of translation as if it were one of another task."""
     shutil.copytree(place / "run-pairs", folder)
-    saved = (folder / "settings.yaml").read_text()
-    (folder / "settings.yaml").write_text(saved.replace("task: translation", f"task: {task}"))
+    for name, text in (("settings.yaml", "task: {}"), ("record.json", '"task": "{}"')):
+        saved = (folder / name).read_text()
+        (folder / name).write_text(saved.replace(text.format("translation"), text.format(task)))
     return folder
 
 
@@ -359,6 +364,30 @@ def test_weights_that_are_cut_off(place, tmp_path, verb):
     assert said.err.startswith(f"synthattn: {weights} is cut off or damaged: ")
     assert said.err.endswith("; copy it again, or train the model anew\n")
     assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "generate"])
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "generation_config.json"])
+def test_one_byte_of_a_finished_model_that_is_another(place, tmp_path, verb, name):
+    shutil.copytree("run-pairs", tmp_path / "run")
+    file = tmp_path / "run" / "model" / name
+    content = bytearray(file.read_bytes())
+    place_of = -5 if name == "model.safetensors" else content.rindex(b"1")
+    content[place_of] ^= 1
+    file.write_bytes(content)
+    said = call(verb, tmp_path / "run")
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert name in said.err
+
+
+def test_settings_that_are_not_those_of_the_record(place, tmp_path):
+    shutil.copytree("run-pairs", tmp_path / "run")
+    file = tmp_path / "run" / "settings.yaml"
+    text = file.read_text()
+    file.write_text(text[: text.index("  max_new_tokens")])
+    said = call("evaluate", tmp_path / "run", "--quiet")
+    both = f"{file} has evaluation.max_new_tokens=None, {tmp_path / 'run' / 'record.json'} has 6: one of them"
+    assert said == Said(2, "", f"synthattn: {both} was changed or damaged; put back what it was\n")
 
 
 def test_generate_answers_before_the_input_ends(place):

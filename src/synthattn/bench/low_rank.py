@@ -14,11 +14,10 @@ from synthattn.bench.record import LowRank, Record
 from synthattn.bench.timing import interleaved
 from synthattn.compression import compress
 from synthattn.data.batching import pad
-from synthattn.data.tokenizers import load_tokenizer
 from synthattn.layers import SyntheticAttention
 from synthattn.models.block import Block
 from synthattn.tasks.encoding import EncodedSplit
-from synthattn.training.model import load
+from synthattn.training.model import load, load_tokenizer_of
 from synthattn.training.prepare import encode_for_evaluation, open_parts
 from synthattn.training.run import final_model, saved_settings
 
@@ -59,7 +58,7 @@ def run(
         )
     (part, *_) = open_parts(settings.data)
     split = next(iter(part.evaluation_splits(settings.evaluation.split).values()))
-    tokenizer = load_tokenizer(final_model(trained))
+    tokenizer = load_tokenizer_of(final_model(trained))
     encoded = encode_for_evaluation(part, split, tokenizer, model.config.max_position_embeddings)
     seen = _inputs(model, layers, encoded, tokenizer.pad_token_id)
     note(f"\nlow-rank inference, error {error:g}, text of {part.source.name}, {split}")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from synthattn.saved_file import read_dataclass
+
 KINDS = ("layer", "model", "train", "decode")
 """An attention layer alone; a whole encoder's forward pass; its training step; generation."""
 
@@ -119,13 +121,7 @@ class Record:
 
 def load(path: Path) -> Record:
     """Read what ``save`` wrote."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        measurements = [Measurement(**(m | {"case": Case(**m["case"])})) for m in found.pop("measurements")]
-        low_rank = [LowRank(**each) for each in found.pop("low_rank")]
-        return Record(**found, measurements=measurements, low_rank=low_rank)
-    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a record of synthattn bench: {error}") from error
+    return read_dataclass(Record, path, "is not a record of synthattn bench", ("measurements", "low_rank"))
 
 
 def merged(records: Iterable[Record]) -> Record:

@@ -10,7 +10,6 @@ from transformers.utils import logging
 
 from synthattn.cli import scores
 from synthattn.cli.settings import gather
-from synthattn.data.tokenizers import load_tokenizer
 from synthattn.metrics.vectors import check_vectors, load_vectors
 from synthattn.models.modeling import SynthesizerPreTrainedModel
 from synthattn.tasks import find_tasks
@@ -18,7 +17,7 @@ from synthattn.tasks.classification import Classification
 from synthattn.tasks.encoding import examples
 from synthattn.training import record
 from synthattn.training.evaluation import Scored, evaluate, merged, score, similarities
-from synthattn.training.model import check_classes, check_kind, class_names, load, placed
+from synthattn.training.model import check_classes, check_kind, class_names, load, load_tokenizer_of, placed
 from synthattn.training.prepare import Part, open_for_evaluation
 from synthattn.training.progress import display
 from synthattn.training.run import SETTINGS, final_model, saved_settings
@@ -46,7 +45,7 @@ def run(
         model = load(folder)
         parts = _parts(model, folder, settings, learned)
         shown = display(what.name, quiet or as_json)
-        result = evaluate(placed(model), load_tokenizer(folder), parts, settings.evaluation, shown.scored)
+        result = evaluate(placed(model), load_tokenizer_of(folder), parts, settings.evaluation, shown.scored)
         shown.close()
         scored, facts = result.scored, result.facts()
         if output is not None:
@@ -175,5 +174,5 @@ def _lines(file: Path) -> list[str]:
         return lines
     try:
         return [str(json.loads(line)["prediction"]) for line in lines]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{file}: every line must be an object with a 'prediction': {error}") from error

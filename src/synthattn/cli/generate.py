@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from synthattn.data.batching import pad
-from synthattn.data.tokenizers import load_tokenizer
 from synthattn.tasks import SUITES, Task, find_task
 from synthattn.training.evaluation import write
-from synthattn.training.model import load, placed
+from synthattn.training.model import check_answers, load, load_tokenizer_of, placed
 from synthattn.training.run import SETTINGS, final_model, saved_settings
 from synthattn.training.settings import EvaluationSettings, Settings
 
@@ -40,8 +39,10 @@ def run(
     folder, task = _model(what)
     if task is not None and not raw and task.form():
         raise ValueError(f"{task.name} reads more than one text; write each line as '{task.form()}', and say --raw")
-    model = placed(load(folder)).eval()
-    tokenizer = load_tokenizer(folder)
+    loaded = load(folder)
+    check_answers(loaded, folder)
+    model = placed(loaded).eval()
+    tokenizer = load_tokenizer_of(folder)
     torch.manual_seed(seed)
     lines = _lines(file)
     while chunk := list(itertools.islice(lines, batch)):

@@ -28,6 +28,8 @@ from synthattn.report.page import page
 from synthattn.report.picture import picture
 from synthattn.report.published import published
 from synthattn.report.results import Metric, Results, Sample, Score, Variant
+from synthattn.report.results import load as load_results
+from synthattn.saved_file import one_line, read_dataclass, read_yaml, restore
 from synthattn.synthesizers import FAMILY
 from synthattn.training import record
 from synthattn.training.checkpoints import write_text
@@ -88,16 +90,25 @@ class Comparison:
         write_text(folder / FILE, yaml.safe_dump(content | {"settings": as_dict(self.settings)}, sort_keys=False))
 
 
+@dataclass
+class _Saved:
+    """The content of ``compare.yaml``."""
+
+    settings: dict[str, Any]
+    attention: list[str]
+    seeds: int
+    control: bool
+
+
 def load_comparison(folder: Path) -> Comparison:
     file = folder / FILE
     if not file.is_file():
         raise ValueError(f"{folder} holds no {FILE}, so it is not the folder of a comparison")
     try:
-        found = yaml.safe_load(file.read_text())
-        settings = from_dict(found["settings"])
-        return Comparison(settings, tuple(found["attention"]), found["seeds"], found["control"])
-    except (yaml.YAMLError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is damaged: {' '.join(str(error).split())}") from error
+        found = restore(_Saved, read_yaml(file))
+        return Comparison(from_dict(found.settings), tuple(found.attention), found.seeds, found.control)
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {one_line(error).removeprefix(f'{file} ')}") from error
 
 
 @dataclass
@@ -246,10 +257,10 @@ def _remember(state: _State) -> None:
     file = state.folder / "results.json"
     if not file.is_file():
         return
-    with contextlib.suppress(ValueError, KeyError):
-        before = json.loads(file.read_text())
-        state.results.started, state.before = before["started"], float(before["seconds"])
-        state.results.command = before["command"] or state.results.command
+    with contextlib.suppress(ValueError):  # it is written anew
+        before = load_results(file)
+        state.results.started, state.before = before.started, before.seconds
+        state.results.command = before.command or state.results.command
 
 
 def _check_data(state: _State) -> None:
@@ -387,10 +398,26 @@ def _add_samples(state: _State) -> None:
         if not file.is_file() or variant.samples:
             continue
         with file.open(encoding="utf-8") as lines:
-            found = [json.loads(line) for line in itertools.islice(lines, SAMPLES)]
+            found = [_prediction(file, line) for line in itertools.islice(lines, SAMPLES)]
         if not results.samples:
-            results.samples = [Sample(one["source"], one["reference"]) for one in found]
-        variant.samples = [one["prediction"] for one in found]
+            results.samples = [Sample(one.source, one.reference) for one in found]
+        variant.samples = [one.prediction for one in found]
+
+
+@dataclass
+class _Prediction:
+    """One line of ``predictions.jsonl``."""
+
+    source: str
+    reference: str
+    prediction: str
+
+
+def _prediction(file: Path, line: str) -> _Prediction:
+    try:
+        return restore(_Prediction, json.loads(line))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file} is damaged: {one_line(error)}; score the run anew") from error
 
 
 def _measure(state: _State, display: Display) -> None:
@@ -403,8 +430,9 @@ def _measure(state: _State, display: Display) -> None:
         kept = state.run(variant.attention, 0) / "measured.json"
         try:
             if not kept.is_file():
-                write_text(kept, json.dumps(_costs(state, variant, batches)))
-            for name, value in json.loads(kept.read_text()).items():
+                write_text(kept, json.dumps(dataclasses.asdict(_costs(state, variant, batches))))
+            measured = read_dataclass(Costs, kept, "is damaged; delete it, and it is measured again")
+            for name, value in dataclasses.asdict(measured).items():
                 setattr(variant, name, value)
             model = load(state.run(variant.attention, 0) / MODEL)
             variant.heads, variant.histograms, variant.mixture = pictures(
@@ -425,22 +453,28 @@ def _measure(state: _State, display: Display) -> None:
     )
 
 
-def _costs(state: _State, variant: Variant, batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+@dataclass
+class Costs:
+    """Speed and memory of a variant, as ``measured.json`` keeps them; the fields are those of ``Variant``."""
+
+    cache_bytes_per_token: int | None
+    training_speed: float | None
+    inference_speed: float | None
+    generation_speed: float | None
+    training_memory: int | None
+
+
+def _costs(state: _State, variant: Variant, batches: Sequence[Mapping[str, Any]]) -> Costs:
     builder = state.builder(variant.attention)
     config = configuration(state.settings(variant.attention, 0).model, **decided_fields(state.prepared))
     cache = describe(config, MODEL_OF[state.prepared.kind])["cache"]
-    costs: dict[str, Any] = {"cache_bytes_per_token": cache["bytes_per_token"] if cache else None}
+    cache_bytes = cache["bytes_per_token"] if cache else None
     if variant.attention == BASELINE:
         writes = state.prepared.kind != "classification"
-        speeds = {"training_speed": 1.0, "inference_speed": 1.0, "generation_speed": 1.0 if writes else None}
-        return costs | speeds | {"training_memory": training_memory(builder, heaviest(batches))}
+        return Costs(cache_bytes, 1.0, 1.0, 1.0 if writes else None, training_memory(builder, heaviest(batches)))
     found = measure(builder, state.builder(BASELINE), batches)
-    return costs | {
-        "training_speed": found.training_speed,
-        "inference_speed": found.inference_speed,
-        "generation_speed": found.generation_speed,
-        "training_memory": found.training_memory,
-    }
+    speeds = (found.training_speed, found.inference_speed, found.generation_speed)
+    return Costs(cache_bytes, *speeds, found.training_memory)
 
 
 def _write(state: _State) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from synthattn.data.source import Record
+from synthattn.saved_file import DEEPEST, nests_deeper
 
 FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".json")
 
@@ -316,6 +317,8 @@ def _parsed(text: str, name: str, line: int) -> Any:
         raise broken(name, line, "JSON is nested too deeply; flatten it") from None
     except ValueError as error:
         raise broken(name, line, f"not JSON: {str(error)[:120]}; repair or remove it") from None
+    if nests_deeper(value, DEEPEST):  # what is done with it later needs more of Python's stack than reading it
+        raise broken(name, line, "JSON is nested too deeply; flatten it")
     return value
 
 

@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from synthattn.data.cache import key, made_once
+from synthattn.saved_file import one_line, read_json
 
 TokenizerKind = Literal["unigram", "bytes", "words"]
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 SENTINELS = [f"<extra_id_{n}>" for n in reversed(range(100))]
 """In the order of their ids: the first sentinel of a text has the last id."""
+
+TOKENIZER = "tokenizer.json"
 
 LONGEST_PIECE = 4000
 """Bytes. SentencePiece leaves longer lines out of its training, without a word."""
@@ -60,9 +63,23 @@ def cached_tokenizer(
 
 
 def load_tokenizer(folder: Path) -> Any:
+    """Load a tokenizer that was saved as ``tokenizer.json``; no code in the folder is run."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder)
+    file = folder / TOKENIZER
+    if not file.is_file():
+        raise ValueError(f"{folder} holds no {TOKENIZER}; copy the folder again")
+    for each in (file, folder / "tokenizer_config.json"):
+        if each.is_file() and not isinstance(found := read_json(each), dict):
+            raise ValueError(f"{each} must hold an object, got a {type(found).__name__}; copy it again")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        tokenizer("a text")
+    except Exception as error:  # tokenizers raises exceptions that have no type of their own
+        raise ValueError(f"{file} cannot be used: {one_line(error)}; copy the folder again") from error
+    if tokenizer.eos_token_id is None:
+        raise ValueError(f"{file} has no end token, which texts need; write eos_token into tokenizer_config.json")
+    return tokenizer
 
 
 def _first(texts: Iterable[str]) -> Iterator[str]:

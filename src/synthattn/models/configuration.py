@@ -1,6 +1,10 @@
 """``SynthesizerConfig``: one configuration for all models; which of its two stacks is used, the model class decides."""
 
+import dataclasses
+import math
 from typing import Any, Literal, no_type_check
+
+import torch
 
 from synthattn.layers.feed_forward import Activation
 from synthattn.layers.mixers import Baseline, parse_mixer
@@ -14,6 +18,11 @@ Initializer = Literal["xavier", "fan_in"]
 Pooling = Literal["mean", "first"]
 Attention = str | list[str]
 Number = float | int
+
+LARGEST = 2**31 - 1
+"""The largest whole number in a configuration; no size of a model comes near it."""
+MOST_CLASSES = 1_000_000
+DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 @no_type_check  # its constructor takes more than its fields; @strict has its own checks
@@ -116,6 +125,8 @@ class SynthesizerConfig(PreTrainedConfig):
         if (layers := kwargs.pop("num_hidden_layers", None)) is not None:
             self.num_hidden_layers = layers
         self._check()
+        check_dtype(self.dtype if self.dtype is not None else kwargs.get("torch_dtype"))
+        check_classes(self.id2label, kwargs.get("num_labels"))
         super().__post_init__(**kwargs)
 
     @property
@@ -137,9 +148,23 @@ class SynthesizerConfig(PreTrainedConfig):
         return list(attention) if isinstance(attention, list) else [attention] * layers
 
     def _check(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{field.name} must be a finite number, got {value}")
+            if isinstance(value, int) and value > LARGEST:
+                raise ValueError(f"{field.name} must be at most {LARGEST:,}, got {value}")
         for name in ("vocab_size", "d_model", "num_heads", "d_ff", "max_position_embeddings"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("encoder_layers", "decoder_layers"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        for name in ("pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id"):
+            value = getattr(self, name)
+            for token in value if isinstance(value, list) else [value]:
+                if token is not None and not 0 <= token < self.vocab_size:
+                    raise ValueError(f"{name} must be at least 0 and below vocab_size={self.vocab_size}, got {token}")
         for name in ("head_dim", "synthetic_heads", "synthetic_head_dim"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -152,10 +177,13 @@ class SynthesizerConfig(PreTrainedConfig):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
         for stack in ("encoder", "decoder", "cross"):
-            specs = self.layer_specs(stack)
+            attention = getattr(self, f"{stack}_attention")
             layers = self.encoder_layers if stack == "encoder" else self.decoder_layers
-            if len(specs) != layers:
-                raise ValueError(f"{stack}_attention lists {len(specs)} layers, there are {layers}; give one for each")
+            if isinstance(attention, list) and len(attention) != layers:
+                raise ValueError(
+                    f"{stack}_attention lists {len(attention)} layers, there are {layers}; give one for each"
+                )
+            specs = set(attention) if isinstance(attention, list) else {attention}
             for spec in specs:
                 baseline = next((term for term in parse_mixer(spec).terms if isinstance(term, Baseline)), None)
                 if stack == "cross" and baseline is not None:
@@ -163,10 +191,33 @@ class SynthesizerConfig(PreTrainedConfig):
                         f"cross_attention cannot be {baseline.name}, which mixes the tokens of one text; give vanilla "
                         "or another attention"
                     )
-            if self.share_layers and len(set(specs)) > 1:
+            if self.share_layers and len(specs) > 1:
                 raise ValueError(
-                    f"share_layers uses one layer at every depth, {stack}_attention lists {len(set(specs))} different "
+                    f"share_layers uses one layer at every depth, {stack}_attention lists {len(specs)} different "
                     "ones; give a single spec"
                 )
         if self.halting and not self.share_layers:
             raise ValueError("halting needs share_layers=True: only a repeated layer can be repeated less often")
+
+
+def check_dtype(dtype: Any) -> None:
+    """Raise a ValueError unless weights can have this dtype."""
+    name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
+    if name is not None and name not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+
+
+def check_classes(names: Any, count: Any) -> None:
+    """Raise a ValueError unless ``id2label`` and ``num_labels`` name the classes 0, 1, 2, ..."""
+    if count is not None and (type(count) is not int or not 0 <= count <= MOST_CLASSES):
+        raise ValueError(f"num_labels must be a whole number from 0 to {MOST_CLASSES:,}, got {count!r}")
+    if names is None:
+        return
+    if not isinstance(names, dict) or {str(key) for key in names} != {str(n) for n in range(len(names))}:
+        raise ValueError(
+            f"id2label must name the classes 0, 1, 2, ..., such as {{0: 'no', 1: 'yes'}}, got {names!r:.80}"
+        )
+    if count is not None and count != len(names):
+        raise ValueError(f"num_labels is {count}, but id2label names {len(names)} classes; leave one of them out")
+    if not all(isinstance(name, str) for name in names.values()):
+        raise ValueError(f"id2label must have texts for names, got {list(names.values())!r:.80}")

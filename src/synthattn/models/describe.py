@@ -1,6 +1,5 @@
 """What a model costs, without making it: parameters by part, multiplications, and the memory that decoding needs."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from synthattn.messages import suggestion
-from synthattn.models.compat import StrictDataclassError
 from synthattn.models.configuration import SynthesizerConfig
+from synthattn.models.folder import CONFIGURATION, read_configuration
 from synthattn.models.modeling import (
     SynthesizerForCausalLM,
     SynthesizerForConditionalGeneration,
@@ -20,6 +19,7 @@ from synthattn.models.modeling import (
     SynthesizerPreTrainedModel,
 )
 from synthattn.models.presets import PRESETS
+from synthattn.models.size import shapes_alone
 from synthattn.models.stack import Stack
 
 MODELS: dict[str, type[SynthesizerPreTrainedModel]] = {
@@ -45,7 +45,7 @@ PARTS = [
 
 
 def find(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
-    """The configuration of a preset or a saved model, and the kind of model that it is for."""
+    """Return the configuration of a preset or a saved model, and the kind of model that it is for."""
     if name in PRESETS:
         config = PRESETS[name](**({} if attention is None else {"attention": attention}))
         return config, "seq2seq" if config.encoder_layers else "causal-lm"
@@ -54,32 +54,20 @@ def find(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
         raise ValueError(f"no preset and no folder {name!r}{suggestion(name, PRESETS)}")
     if attention is not None:
         raise ValueError(f"{name} is a saved model, its attention cannot be changed; leave --attention out")
-    file = folder / "config.json"
-    if not file.is_file():
-        raise ValueError(f"{name} holds no config.json, so it is not a saved model")
-    try:
-        saved = json.loads(file.read_text())
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{file} is not valid JSON: {error}") from error
-    if not isinstance(saved, dict):
-        raise ValueError(f"{file} must hold an object, got a {type(saved).__name__}")
-    if saved.get("model_type") != SynthesizerConfig.model_type:
-        raise ValueError(f"{name} holds a {saved.get('model_type')} model, not a {SynthesizerConfig.model_type} one")
-    made_by = (saved.get("architectures") or [""])[0]
+    config = read_configuration(folder)
+    made_by = (config.architectures or [SynthesizerModel.__name__])[0]
     kinds = {model.__name__: kind for kind, model in MODELS.items()}
-    try:
-        config = SynthesizerConfig.from_pretrained(folder)
-    except StrictDataclassError as error:
-        raise ValueError(f"{file}: {' '.join(str(error).split())}") from error
-    return config, kinds.get(made_by, "bare")
+    if made_by not in kinds:
+        raise ValueError(f"{folder / CONFIGURATION}: unknown architecture {made_by[:60]!r}{suggestion(made_by, kinds)}")
+    return config, kinds[made_by]
 
 
 def describe(config: SynthesizerConfig, kind: str, length: int | None = None) -> dict[str, Any]:
-    """All figures of a model, from its shapes alone."""
+    """Return all figures of a model, computed from its shapes alone."""
     if kind not in MODELS:
         raise ValueError(f"unknown kind of model {kind!r}{suggestion(kind, MODELS)}")
     length = config.max_position_embeddings if length is None else length
-    with torch.device("meta"):
+    with shapes_alone():
         model = MODELS[kind](config)
         flops = _flops(model.eval(), length)
     stacks = {name: stack for name in ("encoder", "decoder") if (stack := _stack(model, name)) is not None}

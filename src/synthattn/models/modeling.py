@@ -33,6 +33,7 @@ from synthattn.models.outputs import (
     MaskedLanguageModelOutput,
     StackOutput,
 )
+from synthattn.models.size import check_size
 from synthattn.projection import project
 from synthattn.synthesizers.base import Resize, Synthesizer
 
@@ -186,6 +187,7 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
                     f"this model has {'an' if name == 'encoder' else 'a'} {name}, but {name}_layers="
                     f"{getattr(config, f'{name}_layers')}; it must be at least 1"
                 )
+        check_size(config)
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.encoder = build.encoder(config) if encodes else None
         self.decoder = build.decoder(config) if decodes else None

@@ -4,7 +4,8 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from synthattn.saved_file import read_dataclass
 
 
 @dataclass
@@ -176,35 +177,4 @@ class Results:
 
 def load(path: Path) -> Results:
     """Read ``results.json``."""
-    return from_dict(json.loads(path.read_text()))
-
-
-def from_dict(found: dict[str, Any]) -> Results:
-    variants = [
-        Variant(
-            **{
-                **variant,
-                "scores": {
-                    name: Score(**{**score, "difference": _optional(Difference, score.get("difference"))})
-                    for name, score in variant["scores"].items()
-                },
-                "heads": [Heads(**heads) for heads in variant["heads"]],
-                "histograms": [Histogram(**histogram) for histogram in variant["histograms"]],
-                "mixture": [MixtureWeights(**mixture) for mixture in variant["mixture"]],
-            }
-        )
-        for variant in found["variants"]
-    ]
-    return Results(
-        **{
-            **found,
-            "variants": variants,
-            "metrics": {name: Metric(**metric) for name, metric in found["metrics"].items()},
-            "samples": [Sample(**sample) for sample in found["samples"]],
-            "published": [Published(**table) for table in found["published"]],
-        }
-    )
-
-
-def _optional(kind: type[Difference], found: dict[str, float] | None) -> Difference | None:
-    return None if found is None else kind(**found)
+    return read_dataclass(Results, path, "is no result of a comparison")

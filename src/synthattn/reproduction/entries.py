@@ -12,6 +12,7 @@ from typing import Any
 
 from synthattn.metrics.base import Rows
 from synthattn.report.results import Histogram
+from synthattn.saved_file import read_dataclass
 from synthattn.training import record
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import load_rows
@@ -97,15 +98,7 @@ def without_folders(value: Any, hidden: Mapping[str, str]) -> Any:
 
 def load(path: Path) -> Entry:
     """Read a file that ``Entry.save`` wrote."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        histograms = {name: [Histogram(**one) for one in found[name]] for name in ("before", "after")}
-        speed = None if found["speed"] is None else tuple(found["speed"])
-        return Entry(
-            **{**found, **histograms, "speed": speed, "record": record.Record(**found["record"]), "path": path}
-        )
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} is no record of a reproduction: {' '.join(str(error).split())}") from error
+    return dataclasses.replace(read_dataclass(Entry, path, "is no record of a reproduction"), path=path)
 
 
 def load_all(results: Path, table: str) -> list[Entry]:

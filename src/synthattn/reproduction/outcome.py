@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from synthattn.report.results import Difference, Histogram, Metric, Score
+from synthattn.report.results import Histogram, Metric, Score
+from synthattn.saved_file import read_dataclass
 
 FILE = "results.json"
 
@@ -183,44 +184,4 @@ def _rounded(value: Any) -> Any:
 
 def load(folder: Path) -> Outcome:
     """Read ``results.json``."""
-    file = folder / FILE
-    try:
-        return from_dict(json.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{file} is damaged: {' '.join(str(error).split())}") from error
-
-
-def from_dict(found: dict[str, Any]) -> Outcome:
-    return Outcome(
-        **{
-            **found,
-            "parts": [_part(part) for part in found["parts"]],
-            "verdicts": [Verdict(**verdict) for verdict in found["verdicts"]],
-        }
-    )
-
-
-def _part(found: dict[str, Any]) -> Part:
-    metrics = {name: Metric(**metric) for name, metric in found["metrics"].items()}
-    return Part(**{**found, "metrics": metrics, "rows": [_row(row) for row in found["rows"]]})
-
-
-def _row(found: dict[str, Any]) -> Row:
-    look = found["look"]
-    return Row(
-        **{
-            **found,
-            "scores": {name: _score(score) for name, score in found["scores"].items()},
-            "speed": None if found["speed"] is None else Speed(**found["speed"]),
-            "look": None
-            if look is None
-            else Look(*([Histogram(**one) for one in look[name]] for name in ("before", "after"))),
-            "runs": [Run(**run) for run in found["runs"]],
-            "published": {name: Published(**one) for name, one in found["published"].items()},
-        }
-    )
-
-
-def _score(found: dict[str, Any]) -> Score:
-    difference = found.get("difference")
-    return Score(**{**found, "difference": None if difference is None else Difference(**difference)})
+    return read_dataclass(Outcome, folder / FILE, "is damaged")

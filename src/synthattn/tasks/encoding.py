@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from synthattn.data import cache, encoded
 from synthattn.data.source import Source
+from synthattn.saved_file import read_dataclass
 from synthattn.tasks.base import Example, Task
 
 OverLong = Literal["truncate", "drop"]
@@ -83,7 +84,7 @@ def encode(
         (folder / "counts.json").write_text(json.dumps(asdict(counts)))
 
     folder = cache.made_once("encoded", name, make)
-    counts = Counts(**json.loads((folder / "counts.json").read_text()))
+    counts = read_dataclass(Counts, folder / "counts.json", f"is damaged; delete {folder}, and it is made again")
     return EncodedSplit(encoded.Encoded(folder, "source"), encoded.Encoded(folder, "target"), counts, folder)
 
 

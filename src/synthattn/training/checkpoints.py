@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from synthattn.data.disk import sync
+from synthattn.saved_file import read_json
 
 SEAL = "seal.json"
 PREFIX = "checkpoint-"
@@ -43,7 +44,7 @@ def seal(folder: Path) -> None:
 def damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint, in a few words; None where it is whole."""
     try:
-        content = json.loads((folder / SEAL).read_text())
+        content = read_json(folder / SEAL)
         wanted = [(name, size, checksum) for name, (size, checksum) in content.items()]
     except FileNotFoundError:
         return "is only half written"

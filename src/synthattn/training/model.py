@@ -7,19 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers.utils import logging
 
+from synthattn.data.tokenizers import TOKENIZER, load_tokenizer
 from synthattn.messages import suggestion
 from synthattn.models.compat import StrictDataclassError
 from synthattn.models.configuration import SynthesizerConfig
-from synthattn.models.describe import MODELS
+from synthattn.models.describe import MODELS, find
+from synthattn.models.folder import CONFIGURATION, check_generation, check_weights
 from synthattn.models.modeling import SynthesizerPreTrainedModel
 from synthattn.models.presets import PRESETS
+from synthattn.models.size import check_size
 from synthattn.synthesizers.base import Synthesizer
 from synthattn.synthesizers.mixture import Mixture
 from synthattn.tasks.base import Kind
+from synthattn.training import checkpoints
 from synthattn.training.settings import ModelSettings
 
 MODEL_OF: dict[Kind, str] = {
@@ -44,8 +47,7 @@ def configuration(settings: ModelSettings, **fields: Any) -> SynthesizerConfig:
 
 
 def saved_configuration(folder: Path) -> SynthesizerConfig:
-    from synthattn.models.describe import find
-
+    """Read the configuration of a saved model."""
     return find(str(folder), None)[0]
 
 
@@ -61,27 +63,52 @@ def build(config: SynthesizerConfig, kind: Kind, seed: int) -> SynthesizerPreTra
 
 
 def load(folder: Path, config: SynthesizerConfig | None = None) -> SynthesizerPreTrainedModel:
-    """A saved model of any kind; ``config`` is its own unless given."""
-    from synthattn.models.describe import find
+    """Load a saved model of any kind, after its files were checked: nothing in it starts from random weights.
 
-    _, kind = find(str(folder), None)
+    Args:
+        folder: of the model. Where it has a seal, as models and checkpoints of a run do, its files must match it.
+        config: the configuration to use in place of the saved one.
+    """
+    saved, kind = find(str(folder), None)
+    config = saved if config is None else config
+    check_size(config)
+    check_weights(folder, lambda: MODELS[kind](config), config)
+    check_generation(folder, config)
+    if (folder / checkpoints.SEAL).exists() and (wrong := checkpoints.damage(folder)) is not None:
+        raise ValueError(
+            f"{folder} {wrong}: it is not as it was written; copy it again, or, if you changed it yourself, delete "
+            f"{folder / checkpoints.SEAL}"
+        )
+    if kind in ("seq2seq", "causal-lm") and config.decoder_start_token_id is None:
+        raise ValueError(
+            f"{folder / CONFIGURATION}: decoder_start_token_id is null; write the token that texts start with"
+        )
     logging.disable_progress_bar()
-    try:
-        return MODELS[kind].from_pretrained(folder, config=config)
-    except SafetensorError as error:
-        file = _unreadable(folder)
-        raise ValueError(f"{file} is cut off or damaged: {error}; copy it again, or train the model anew") from error
+    model = MODELS[kind].from_pretrained(folder, config=config, use_safetensors=True)
+    _return_logits(model)
+    return model
 
 
-def _unreadable(folder: Path) -> Path:
-    """The file of weights that is to blame: a large model has several."""
-    for file in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(file, "pt"):
-                pass
-        except SafetensorError:
-            return file
-    return folder
+def _return_logits(model: SynthesizerPreTrainedModel) -> None:
+    """Have a model return what is read here, by name, and ``generate`` return tokens alone, whatever its files say."""
+    for settings in (model.config, getattr(model, "generation_config", None)):
+        if settings is not None:
+            settings.output_attentions = settings.output_hidden_states = False
+    model.config.return_dict = True
+    if getattr(model, "generation_config", None) is not None:
+        model.generation_config.return_dict_in_generate = False
+
+
+def load_tokenizer_of(folder: Path) -> Any:
+    """Load the tokenizer of a saved model, whose tokens the model must have vectors for."""
+    tokenizer = load_tokenizer(folder)
+    tokens, vocab_size = max(tokenizer.get_vocab().values()) + 1, saved_configuration(folder).vocab_size
+    if tokens > vocab_size:
+        raise ValueError(
+            f"{folder / TOKENIZER} has {tokens:,} tokens, {CONFIGURATION} says vocab_size={vocab_size:,}: it is the "
+            "tokenizer of another model; copy the folder again"
+        )
+    return tokenizer
 
 
 def load_for(folder: Path, kind: Kind, labels: Sequence[str], config: SynthesizerConfig) -> SynthesizerPreTrainedModel:
@@ -90,6 +117,18 @@ def load_for(folder: Path, kind: Kind, labels: Sequence[str], config: Synthesize
     check_kind(model, folder, kind, kind)
     check_classes(model, folder, labels)
     return model
+
+
+ANSWERING = ("seq2seq", "causal-lm", "classifier")
+"""Kinds of models that answer a text."""
+
+
+def check_answers(model: SynthesizerPreTrainedModel, folder: Path) -> None:
+    """Raise a ValueError unless a model can translate, continue or classify a text."""
+    kinds = [MODELS[kind] for kind in ANSWERING]
+    if type(model) not in kinds:
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"{folder} holds a {type(model).__name__}, which answers nothing; give a {names}")
 
 
 def check_kind(model: SynthesizerPreTrainedModel, folder: Path, kind: Kind, task: str) -> None:

@@ -13,13 +13,14 @@ from synthattn.data.first import First
 from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
 from synthattn.data.source import Source
-from synthattn.data.tokenizers import cached_tokenizer, load_tokenizer
+from synthattn.data.tokenizers import cached_tokenizer
 from synthattn.messages import suggestion
 from synthattn.tasks import SUITES, find_task
 from synthattn.tasks.base import Kind, Task
 from synthattn.tasks.classification import Classification
 from synthattn.tasks.encoding import EncodedSplit, Limits, encode, examples
 from synthattn.tasks.inputs import Classes, Inputs, Mixed, Pairs, Texts, spans
+from synthattn.training.model import load_tokenizer_of
 from synthattn.training.settings import DataSettings
 
 SPAN_SEED = 0
@@ -138,7 +139,7 @@ def prepare(
             training, not after.
     """
     parts = open_parts(settings)
-    tokenizer = load_tokenizer(start) if start is not None else _tokenizer(settings, parts)
+    tokenizer = load_tokenizer_of(start) if start is not None else _tokenizer(settings, parts)
     kind = parts[0].task.kind
     limits = Limits(longest, longest, settings.over_long)
     encoded = {split: [_encode(part, split, tokenizer, limits) for part in parts] for split in ("train", "validation")}

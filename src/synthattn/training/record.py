@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from synthattn.saved_file import read_dataclass
 from synthattn.training.checkpoints import write_text
 
 FILE = "record.json"
@@ -54,15 +55,11 @@ class Record:
 
 
 def load(run: Path) -> Record:
-    """The record in a run's folder."""
+    """Read the record in the folder of a run."""
     file = run / FILE
     if not file.is_file():
         raise ValueError(f"{run} holds no {FILE}, so it is not the folder of a run")
-    try:
-        found = json.loads(file.read_text())
-        return Record(**found)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{file} is damaged: {error}") from error
+    return read_dataclass(Record, file, "is damaged", ("status", "settings", "data"))
 
 
 def now() -> str:

@@ -16,7 +16,6 @@ import yaml
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
 
 from synthattn.data.batching import TokenBatches
-from synthattn.data.disk import sync
 from synthattn.messages import out_of_memory
 from synthattn.metrics.vectors import check_vectors
 from synthattn.tasks import find_tasks
@@ -27,7 +26,7 @@ from synthattn.training.keeping import Board, Keeper, interruptible
 from synthattn.training.model import build, configuration, load, load_for, name_classes, parameters, placed
 from synthattn.training.prepare import Prepared, check_same_data, prepare
 from synthattn.training.progress import Display, Quiet, Reporter
-from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict
+from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict, read_settings
 from synthattn.training.trainer import HELD, SynthesizerTrainer
 
 SETTINGS, MODEL = "settings.yaml", "model"
@@ -99,14 +98,37 @@ def train(
 
 
 def saved_settings(run: Path) -> Settings:
-    """Those of a run."""
+    """Load the settings that a run was started with."""
     file = run / SETTINGS
     if not file.is_file():
         raise ValueError(f"{run} holds no {SETTINGS}, so it is not the folder of a run")
+    found = read_settings(file)
     try:
-        return from_dict(yaml.safe_load(file.read_text()) or {})
-    except yaml.YAMLError as error:
-        raise ValueError(f"{file} is damaged: {' '.join(str(error).split())}") from error
+        settings = from_dict(found)
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {error}") from error
+    if (run / record.FILE).is_file():
+        _check_recorded(run, settings)
+    return settings
+
+
+def _check_recorded(run: Path, settings: Settings) -> None:
+    """Refuse settings that differ from those in the record, which were written with them. The data may have moved."""
+    recorded = record.load(run).settings
+    if not recorded:
+        return
+    file = run / record.FILE
+    try:
+        before = as_dict(from_dict(recorded))
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: settings: {error}") from error
+    for group, values in as_dict(settings).items():
+        for name, value in values.items():
+            if value != before[group][name] and (group, name) != ("data", "source"):
+                raise ValueError(
+                    f"{run / SETTINGS} has {group}.{name}={value}, {file} has {before[group][name]}: one of them was "
+                    "changed or damaged; put back what it was"
+                )
 
 
 def final_model(run: Path) -> Path:
@@ -399,7 +421,7 @@ def _finish(
         if keep == "average" and whole:
             count = checkpoints.average(whole, unfinished / checkpoints.WEIGHTS)
             found.weights = f"mean of {count} checkpoints up to step {checkpoints.step_of(whole[0])}"
-        sync(unfinished)  # the checkpoints that it came from are removed soon
+        checkpoints.seal(unfinished)  # on the disk: the checkpoints that it came from are removed soon
     # Before the model is there: afterwards nobody would know which weights it has.
     found.save(run)
     unfinished.rename(run / MODEL)

@@ -1,6 +1,7 @@
 """All that a run can be told, from a YAML file, from options, or from ``a.b=c``; checked before anything starts."""
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from synthattn.data.tokenizers import TokenizerKind
 from synthattn.messages import suggestion
+from synthattn.saved_file import one_line, read_yaml
 from synthattn.tasks.encoding import OverLong
 
 Schedule = Literal["inverse_sqrt", "t5", "linear", "cosine", "constant"]
@@ -189,10 +191,7 @@ def read_settings(file: Path | None, overrides: Iterable[str] = ()) -> dict[str,
 
     found: dict[str, Any] = {}
     if file is not None:
-        try:
-            found = yaml.safe_load(file.read_text()) or {}
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+        found = read_yaml(file) or {}
         if not isinstance(found, dict):
             raise ValueError(f"{file} must have settings such as 'training:', got a {type(found).__name__}")
     for text in overrides:
@@ -201,8 +200,8 @@ def read_settings(file: Path | None, overrides: Iterable[str] = ()) -> dict[str,
             raise ValueError(f"--set needs NAME=VALUE, such as training.steps=500, got {text!r}")
         try:
             put(found, path.strip(), yaml.safe_load(value))
-        except yaml.YAMLError as error:
-            raise ValueError(f"--set {path}: {value!r} is not a value: {' '.join(str(error).split())}") from error
+        except (yaml.YAMLError, RecursionError) as error:
+            raise ValueError(f"--set {path}: {value[:60]!r} is not a value: {one_line(error)}") from error
     return found
 
 
@@ -257,10 +256,8 @@ def _value(name: str, value: Any, hint: Any) -> Any:
     for option in options:
         if get_origin(option) is Literal and value in get_args(option):
             return value
-        if option is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
         # YAML reads 1e-3 as a text.
-        if option is float and isinstance(value, str) and _is_number(value):
+        if option is float and isinstance(value, int | float | str) and not isinstance(value, bool) and _finite(value):
             return float(value)
         if option is int and isinstance(value, int) and not isinstance(value, bool):
             return value
@@ -284,12 +281,12 @@ def _value(name: str, value: Any, hint: Any) -> Any:
     raise ValueError(f"{name} must be {' or '.join(kinds)}, got {value!r}")
 
 
-def _is_number(text: str) -> bool:
+def _finite(value: int | float | str) -> bool:
+    """Return whether a value stands for a finite number."""
     try:
-        float(text)
-    except ValueError:
+        return math.isfinite(float(value))
+    except (ValueError, OverflowError):
         return False
-    return True
 
 
 def _check(settings: Settings) -> None:

@@ -1,0 +1,234 @@
+"""Check the files of a saved model before anything is made of them.
+
+A folder may be cut off, damaged, edited or written by another program. What can be known from ``config.json`` and from
+the headers of the weights is checked here; every mistake is a ``ValueError`` of one line that names the file.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from synthattn.messages import suggestion
+from synthattn.models.compat import GenerationConfig, StrictDataclassError
+from synthattn.models.configuration import SynthesizerConfig
+from synthattn.saved_file import one_line, read_json, restore
+
+CONFIGURATION, GENERATION = "config.json", "generation_config.json"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+OWN = set(SynthesizerConfig.__annotations__)
+"""Fields that every ``config.json`` of ours states. One that is missing would silently get a default."""
+
+
+@dataclasses.dataclass
+class _Inherited:
+    """Fields of a configuration that transformers adds to ours, without checking their types."""
+
+    architectures: list[str] | None = None
+    chunk_size_feed_forward: int = 0
+    dtype: str | None = None
+    label2id: dict[str, int | str] | None = None
+    output_attentions: bool | None = None
+    output_hidden_states: bool | None = None
+    problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
+    return_dict: bool | None = None
+    torch_dtype: str | None = None
+    transformers_version: str | None = None
+    _name_or_path: str = ""
+
+
+INHERITED = {field.name for field in dataclasses.fields(_Inherited)}
+KNOWN = {field.name for field in dataclasses.fields(SynthesizerConfig)}
+KNOWN |= INHERITED | {"model_type", "num_labels"}
+
+DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
+TOKENS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+NUMBERS = (
+    *("max_length", "min_length", "max_new_tokens", "min_new_tokens", "max_time", "num_beams", "num_return_sequences"),
+    *("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "repetition_penalty"),
+    *("encoder_repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
+)
+"""Fields of ``generation_config.json`` whose type transformers does not check."""
+SHOWN = 3
+"""Names of tensors in a message."""
+
+
+def read_configuration(folder: Path) -> SynthesizerConfig:
+    """Read ``config.json``, which must state every field of a configuration and no others."""
+    file = folder / CONFIGURATION
+    if not file.is_file():
+        raise ValueError(f"{folder} holds no {CONFIGURATION}, so it is not a saved model")
+    saved = read_json(file)
+    if not isinstance(saved, dict):
+        raise ValueError(f"{file} must hold an object, got a {type(saved).__name__}")
+    if saved.get("model_type") != SynthesizerConfig.model_type:
+        given = f"{saved.get('model_type')}"[:60]
+        raise ValueError(f"{folder} holds a {given} model, not a {SynthesizerConfig.model_type} one")
+    for name in saved:
+        if name not in KNOWN:
+            raise ValueError(f"{file} has a field {name[:60]!r}, which a configuration lacks{suggestion(name, KNOWN)}")
+    try:
+        restore(_Inherited, {name: value for name, value in saved.items() if name in INHERITED})
+        config = SynthesizerConfig(**{name: value for name, value in saved.items() if name != "model_type"})
+    except (StrictDataclassError, ValueError) as error:
+        raise ValueError(f"{file}: {one_line(error)}") from error
+    missing = sorted(OWN - set(saved))
+    if missing:
+        raise ValueError(f"{file} lacks {_some(missing)}; copy it again, or write what the model was made with")
+    return config
+
+
+class Stored(NamedTuple):
+    """A tensor in a file of weights."""
+
+    file: Path
+    shape: tuple[int, ...]
+    dtype: str
+    """In the spelling of safetensors, such as ``F32``."""
+
+
+def stored_tensors(folder: Path) -> dict[str, Stored]:
+    """Read the names, shapes and dtypes of all weights in a folder from the headers of its files."""
+    if (folder / WEIGHTS).is_file():
+        return _header(folder / WEIGHTS)
+    if (folder / INDEX).is_file():
+        return _indexed(folder / INDEX)
+    pickles = sorted(file.name for end in ("bin", "pt", "pth", "pkl", "ckpt") for file in folder.glob(f"*.{end}"))
+    if pickles:
+        raise ValueError(
+            f"{folder} holds no {WEIGHTS}, only {_some(pickles)}, which may contain code and is not read; save the "
+            "model as safetensors"
+        )
+    raise ValueError(f"{folder} holds no {WEIGHTS}; copy the folder again, or train the model anew")
+
+
+def _header(file: Path) -> dict[str, Stored]:
+    try:
+        with safe_open(file, "pt") as opened:
+            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (it is no dictionary)
+            return {name: Stored(file, tuple(one.get_shape()), one.get_dtype()) for name, one in slices.items()}
+    except SafetensorError as error:
+        reason = one_line(error)
+        raise ValueError(f"{file} is cut off or damaged: {reason}; copy it again, or train the model anew") from error
+
+
+def _indexed(index: Path) -> dict[str, Stored]:
+    found = read_json(index)
+    places = found.get("weight_map") if isinstance(found, dict) else None
+    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+        raise ValueError(f"{index} must have a weight_map from tensors to files; copy it again")
+    tensors: dict[str, Stored] = {}
+    for name in sorted(set(places.values())):
+        file = index.parent / name
+        if Path(name).name != name or not file.is_file():
+            raise ValueError(
+                f"{index} names a file {name[:60]!r}, which is not in {index.parent}; copy the folder again"
+            )
+        tensors |= _header(file)
+    wrong = sorted(name for name, place in places.items() if name not in tensors or tensors[name].file.name != place)
+    if wrong or len(tensors) != len(places):
+        wrong = wrong or sorted(set(tensors) - set(places))
+        raise ValueError(f"{index} is wrong about the file of {_some(wrong)}; copy the folder again")
+    return tensors
+
+
+def check_weights(folder: Path, make: Callable[[], Any], config: SynthesizerConfig) -> None:
+    """Raise a ValueError unless the weights in a folder are those of a model: all of them and no others.
+
+    Args:
+        folder: of the model.
+        make: makes the model; it is called on the device ``meta``, where it takes no memory.
+        config: the configuration of the model.
+    """
+    stored = stored_tensors(folder)
+    with torch.device("meta"):
+        model = make()
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    tied = _tied(model) if config.tie_word_embeddings else {}
+    missing = [name for name in wanted if name not in stored and tied.get(name, name) not in stored]
+    file = _holder(folder)
+    way_out = "copy the folder again, or save the model anew"
+    if missing:
+        raise ValueError(f"{file} lacks {_some(missing, len(wanted))}; {way_out}")
+    ignored = "|".join(model._keys_to_ignore_on_load_unexpected or ["(?!)"])
+    unexpected = [name for name in stored if name not in wanted and not re.search(ignored, name)]
+    if unexpected:
+        raise ValueError(f"{file} has {_some(unexpected)}, which a {type(model).__name__} lacks; {way_out}")
+    for name, shape in wanted.items():
+        if name in stored and stored[name].shape != shape:
+            found = stored[name]
+            raise ValueError(
+                f"{found.file}: {name} has shape {found.shape}, {CONFIGURATION} asks for {shape}; {way_out}"
+            )
+    _check_dtypes([(name, stored[name]) for name in wanted if name in stored], model, config)
+    for name, source in tied.items():
+        if name in stored and source in stored and not _equal(stored[name], name, stored[source], source):
+            raise ValueError(f"{file}: {name} is not {source}, which {CONFIGURATION} says it is; {way_out}")
+
+
+def _check_dtypes(tensors: Iterable[tuple[str, Stored]], model: Any, config: SynthesizerConfig) -> None:
+    made = {name: tensor.dtype for name, tensor in model.state_dict().items()}
+    floating = config.dtype
+    for name, one in tensors:
+        found = DTYPES.get(one.dtype)
+        if floating is None and found is not None and found.is_floating_point:
+            floating = found
+        wanted = floating if made[name].is_floating_point else made[name]
+        if found is None or found != wanted:
+            said = str(wanted).removeprefix("torch.")
+            raise ValueError(
+                f"{one.file}: {name} has dtype {one.dtype}, {CONFIGURATION} and the other tensors say {said}; save the "
+                "model anew with one dtype"
+            )
+
+
+def _tied(model: Any) -> dict[str, str]:
+    return dict(model._tied_weights_keys or {})
+
+
+def _equal(one: Stored, name: str, other: Stored, other_name: str) -> bool:
+    with safe_open(one.file, "pt") as first, safe_open(other.file, "pt") as second:
+        return torch.equal(first.get_tensor(name), second.get_tensor(other_name))
+
+
+def check_generation(folder: Path, config: SynthesizerConfig) -> None:
+    """Raise a ValueError if ``generation_config.json`` is there and cannot be used with the model."""
+    file = folder / GENERATION
+    if not file.is_file():
+        return
+    saved = read_json(file)
+    if not isinstance(saved, dict):
+        raise ValueError(f"{file} must hold an object, got a {type(saved).__name__}; delete it, or copy it again")
+    for name, value in saved.items():
+        tokens = (value if isinstance(value, list) else [value]) if name.endswith("_token_id") else []
+        for token in tokens:
+            if token is not None and (type(token) is not int or not 0 <= token < config.vocab_size):
+                raise ValueError(f"{file}: {name} must be a token below {config.vocab_size}, got {token!r:.60}")
+        if name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float | None)):
+            raise ValueError(f"{file}: {name} must be a number, got {value!r:.60}; delete it, or copy it again")
+    # Else texts would start or end in another way than in training.
+    missing = [name for name in TOKENS if saved.get(name) is None and getattr(config, name) is not None]
+    if missing:
+        raise ValueError(f"{file} lacks {_some(missing)}, which {CONFIGURATION} has; delete it, or copy it again")
+    if saved.get("num_return_sequences") not in (None, 1):
+        raise ValueError(f"{file}: num_return_sequences must be 1: a text gets one answer")
+    try:
+        GenerationConfig.from_dict(saved).validate()
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{file}: {one_line(error)}; delete it, or copy it again") from error
+
+
+def _holder(folder: Path) -> Path:
+    return folder / (WEIGHTS if (folder / WEIGHTS).is_file() else INDEX)
+
+
+def _some(names: list[str], total: int | None = None) -> str:
+    """Return the first few names, and how many there are where there are more."""
+    shown = ", ".join(name[:80] for name in names[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{shown}{more}" + (f" ({len(names)} of {total} tensors)" if total else "")
