@@ -12,6 +12,7 @@ PACKAGE = Path(synthattn.__file__).parent
 # A module may import from its own layer and from those before it.
 LAYERS = [
     ["shapes", "tracing", "messages", "spare"],
+    ["terminal"],
     ["logits", "masks"],
     ["native"],
     ["batch_free", "banded", "blockwise", "reference", "projection"],

@@ -11,6 +11,7 @@ from transformers.utils import logging
 from synthattn.cli import scores
 from synthattn.cli.settings import gather
 from synthattn.data.tokenizers import load_tokenizer
+from synthattn.messages import printable_json
 from synthattn.metrics.vectors import check_vectors, load_vectors
 from synthattn.models.modeling import SynthesizerPreTrainedModel
 from synthattn.tasks import find_tasks
@@ -57,7 +58,7 @@ def run(
         output.mkdir(parents=True, exist_ok=True)
         (output / "scores.json").write_text(json.dumps(found | {"facts": facts}, indent=1, ensure_ascii=False) + "\n")
     if as_json:
-        print(json.dumps({"scores": found, **facts}, indent=1, ensure_ascii=False))
+        print(printable_json({"scores": found, **facts}, 1))
     elif not quiet:
         scores.show(str(what), found, facts)
     return 0

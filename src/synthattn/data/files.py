@@ -48,11 +48,6 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def shown(name: str) -> str:
-    """A file name as it can stand in a message of one line; names are bytes, and may hold anything."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
-
-
 def broken(name: str, line: int | None, what: str) -> ValueError:
     """The error about a file: name, line number, what is wrong and what to do."""
     place = name if line is None else f"{name}, line {line}"
@@ -70,7 +65,7 @@ def read_records(path: Path, name: str, note: Note) -> Iterator[Record]:
 
     Args:
         path: the file.
-        name: what messages call it, from ``shown``.
+        name: what messages call it, from ``printable``.
         note: is told what was decided for the user.
     """
     suffix = format_of(path.name)
