@@ -3,14 +3,14 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from synthattn import __version__
 from synthattn.messages import printable
 
-UsageError: type = typer.BadParameter.__bases__[0]
+UsageError: Any = typer.BadParameter.__bases__[0]
 """The class of all mistakes in a command line; typer has its own copy of it in some releases, click's in others."""
 
 app = typer.Typer(

@@ -28,7 +28,7 @@ def open_source(text: str) -> Source:
         return open_builtin(text)
     if not text or "\0" in text:
         raise ValueError(f"{printable(text)!r} is no source; write a path, hub:NAME or builtin:NAME")
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     if not os.path.exists(path):
         raise ValueError(f"there is no {printable(text)}{_near(path, text)}")
     return FolderSource(path, text)

@@ -1,5 +1,6 @@
 """From settings to what a model learns from and is judged by: tasks, a tokenizer, and examples as token ids."""
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -234,7 +235,7 @@ def _places(settings: DataSettings) -> Iterator[tuple[str, str]]:
     if settings.source.startswith("hub:"):
         yield from ((name, f"{settings.source}/{_short(name)}") for name in names)
         return
-    folder = Path(settings.source).expanduser()
+    folder = Path(os.path.expanduser(settings.source))
     if not folder.is_dir():
         raise ValueError(f"{settings.task} needs a folder with a folder for each task, there is none at {folder}")
     found = {_short(entry.name): entry for entry in sorted(folder.iterdir()) if entry.is_dir()}
