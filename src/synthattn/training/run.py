@@ -206,9 +206,9 @@ def _train(
 
 
 def _tidy(run: Path) -> None:
-    """What is left of training is of no more use; the model is kept."""
+    """Remove the checkpoints of a run that is done; the model is kept."""
     for folder in checkpoints.checkpoints(run):
-        shutil.rmtree(folder)
+        checkpoints.remove(folder)
 
 
 def prepare_data(settings: Settings) -> Prepared:
