@@ -11,11 +11,12 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from synthattn.data.source import Record
+from synthattn.messages import listed
 
 FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".json")
 
@@ -127,7 +128,7 @@ def read_csv(path: Path, name: str, note: Note) -> Iterator[Record]:
                 columns = row
                 continue
             columns = [str(n) for n in range(len(row))]
-            note(f"{name}: the first row is no header, columns are {', '.join(columns)}")
+            note(f"{name}: the first row is no header, columns are {listed(columns)}")
         if len(row) != len(columns):
             raise _wrong_count(name, number, len(row), len(columns), "commas and quotes")
         yield Record(dict(zip(columns, row, strict=True)), f"{name}, line {number}")
@@ -282,8 +283,7 @@ def _check_header(columns: list[str], name: str) -> None:
         if not _COLUMN_NAME.fullmatch(cell) or _number(cell):
             raise broken(name, 1, f"{cell[:40]!r} is no name of a column; write a first row with the columns' names")
     if len(set(columns)) < len(columns):
-        twice = next(cell for cell in columns if columns.count(cell) > 1)
-        raise broken(name, 1, f"two columns are named {twice[:40]!r}; give every column its own name")
+        raise broken(name, 1, f"two columns are named {_repeated(columns)[:40]!r}; give every column its own name")
 
 
 def _number(cell: str) -> bool:
@@ -317,9 +317,14 @@ def _parsed(text: str, name: str, line: int) -> Any:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [key for key, _ in pairs]
-        raise ValueError(f"two values for {next(key for key in names if names.count(key) > 1)[:40]!r}")
+        raise ValueError(f"two values for {_repeated(key for key, _ in pairs)[:40]!r}")
     return fields
+
+
+def _repeated(names: Iterable[str]) -> str:
+    """Return the first of several names that occurs again."""
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))
 
 
 def _no_constant(text: str) -> Any:

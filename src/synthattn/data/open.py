@@ -11,7 +11,7 @@ from synthattn.data.folder import FolderSource
 from synthattn.data.hub import CANONICAL, HubSource
 from synthattn.data.joined import Joined
 from synthattn.data.source import Record, Source
-from synthattn.messages import printable, suggestion
+from synthattn.messages import listed, printable, suggestion
 
 
 def open_source(text: str) -> Source:
@@ -144,7 +144,7 @@ class Columns:
 
     def _no_column(self, record: Record, field: str, column: str) -> ValueError:
         asks = f"{field}={self.columns[field]}"
-        known = ", ".join(printable(name) for name in record.fields)
+        known = listed(printable(name) for name in record.fields)
         return ValueError(f"{record.where}: no column {column!r}, which {asks} asks for; there are {known}")
 
 

@@ -156,6 +156,7 @@ def prepare(
         "validation_inputs": len(validation),
     }
     notes = [note for part in parts for note in part.source.notes]
+    notes += [part.task.doubt for part in parts if isinstance(part.task, Classification) and part.task.doubt]
     for split, found in encoded.items():
         facts[split] = [asdict(one.counts) for one in found]
         for part, one in zip(parts, found, strict=True):
@@ -204,6 +205,7 @@ def _part(settings: DataSettings, task: Task, place: str) -> Part:
         raise ValueError(f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*")
     if isinstance(task, Classification):
         task = task.with_labels(source.read("train"))
+        task.check_trainable()
     return Part(task, source)
 
 
