@@ -11,7 +11,7 @@ PACKAGE = Path(synthattn.__file__).parent
 
 # A module may import from its own layer and from those before it.
 LAYERS = [
-    ["shapes", "tracing", "messages", "spare"],
+    ["shapes", "tracing", "messages", "regular_file", "spare"],
     ["terminal"],
     ["logits", "masks"],
     ["native"],

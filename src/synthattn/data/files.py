@@ -5,6 +5,7 @@ lost or merged silently is found, if ever, after the training. Lines end at a li
 text mode also ends them at a carriage return, which shifts one side of parallel text against the other.
 """
 
+import contextlib
 import csv
 import gzip
 import io
@@ -17,6 +18,7 @@ from typing import Any
 
 from synthattn.data.source import Record
 from synthattn.messages import listed
+from synthattn.regular_file import open_regular
 
 FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".json")
 
@@ -214,8 +216,11 @@ def raw_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
         raise broken(name, None, "the file is empty; remove it or fetch it again")
 
 
-def _opened(path: Path) -> io.BufferedReader | gzip.GzipFile:
-    return gzip.GzipFile(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb")
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
+    """Open a file as bytes, unpacked where its name ends in ``.gz``."""
+    with open_regular(path) as file:
+        yield gzip.GzipFile(fileobj=file, mode="rb") if path.name.lower().endswith(".gz") else file
 
 
 def _check_start(line: bytes, file: io.BufferedReader | gzip.GzipFile, name: str) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from synthattn.data.files import broken, count_lines, format_of, read_lines, read_records
 from synthattn.data.source import Record
 from synthattn.messages import printable, suggestion
+from synthattn.regular_file import open_regular
 
 ROLES = {
     "train": ("train", "training"),
@@ -315,7 +316,7 @@ def _digest(path: Path, name: str) -> str:
         state = path.stat()
         key = (str(path.resolve()), state.st_size, state.st_mtime_ns)
         if key not in _digests:
-            with open(path, "rb") as file:
+            with open_regular(path) as file:
                 _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise broken(name, None, f"cannot be read: {error.strerror or error}") from None
