@@ -37,7 +37,7 @@ from synthattn.training.model import MODEL_OF, build, configuration, load, match
 from synthattn.training.one_answer import one_answer, says_something
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display, Quiet
-from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
+from synthattn.training.run import MODEL, Stopped, check_names, decided_fields, prepare_data, train
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
 
 BASELINE = "vanilla"
@@ -175,6 +175,7 @@ def compare(
     Raises:
         FolderInUseError: if another process writes into the folder.
     """
+    check_names(folder, comparison.settings)
     with locked_folder(folder):
         return _compare(comparison, folder, display or (lambda name: Quiet()), command, resume)
 

@@ -18,7 +18,7 @@ from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArgumen
 from synthattn.data.batching import TokenBatches
 from synthattn.data.disk import sync
 from synthattn.data.locks import LOCK, locked_folder
-from synthattn.messages import out_of_memory
+from synthattn.messages import out_of_memory, printable
 from synthattn.metrics.vectors import check_vectors
 from synthattn.tasks import find_tasks
 from synthattn.tasks.inputs import RunBatches
@@ -81,6 +81,7 @@ def train(
     main = int(os.environ.get("RANK", "0")) == 0
     try:
         check_hardware(settings.training)
+        check_names(run, settings)
         with locked_folder(run) if main else contextlib.nullcontext():
             return _train_alone(settings, run, display, command, prepared, resume, main)
     finally:
@@ -416,6 +417,15 @@ def _finish(
     # Before the model is there: afterwards nobody would know which weights it has.
     found.save(run)
     unfinished.rename(run / MODEL)
+
+
+def check_names(folder: Path, settings: Settings) -> None:
+    """Refuse names that no record can hold, and no library can write a model to: before training, not after."""
+    for name in (str(folder), settings.data.source, settings.model.start or ""):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the name {printable(name)} is not UTF-8; rename it, or choose another") from None
 
 
 def check_hardware(training: TrainingSettings) -> None:
