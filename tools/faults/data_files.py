@@ -18,6 +18,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -308,7 +309,7 @@ def simple_csv(text: str) -> list[list[str]]:
 
 @dataclass
 class Prepared:
-    """A folder with a damaged file for training, and other splits that are whole."""
+    """A folder with a damaged file for training, and one for validation that is whole."""
 
     folder: Path
     name: str
@@ -339,8 +340,6 @@ def prepare(folder: Path, seed: int) -> Prepared:
     if suffix == ".en":
         (folder / "train.de").write_text("\n".join(others))
         (folder / "valid.de").write_text("\n".join(others))
-    else:
-        (folder / "test.txt").write_text("whole\n")
     (folder / f"valid{suffix}").write_bytes(case.raw)
     return Prepared(folder, name, case, damage, inside, others)
 
@@ -375,10 +374,10 @@ def load(prepared: Prepared) -> tuple[Verdict, str, int]:
     """Read the damaged file through the loaders; return the verdict, why, and how many rows there are."""
     try:
         source = open_source(str(prepared.folder))
-        if prepared.case.suffix != ".en":
-            whole = [dict(record.fields) for record in source.read("test")]
-            if whole != [{"text": "whole"}]:
-                return "wrong", f"another split was read as {whole}", 0
+        whole = [dict(record.fields) for record in source.read("validation")]
+        others = [{"de": line} for line in prepared.others] if prepared.case.suffix == ".en" else repeat({})
+        if whole != [row | other for row, other in zip(prepared.case.rows, others, strict=False)]:
+            return "wrong", f"another split was read as {whole}", 0
         read = [dict(record.fields) for record in source.read("train")]
     except Exception as error:
         if type(error) is not ValueError:
