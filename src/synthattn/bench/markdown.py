@@ -19,7 +19,7 @@ def markdown(record: Record) -> str:
         HOW_TO_READ,
     ]
     lines += [safe(line) for line in certainty(record)]
-    lines += ["", "```", printable(record.command), "```"] if record.command else []
+    lines += ["", "```", printable(record.command, lines=True), "```"] if record.command else []
     lines += ["", "Left out:", "", *(f"- {safe(line)}" for line in record.skipped)] if record.skipped else []
     for section in sections(record):
         lines += ["", f"## {section.title}", "", section.note]
