@@ -51,11 +51,13 @@ def run(
     model = placed(load(folder)).eval()
     tokenizer = load_tokenizer(folder)
     torch.manual_seed(seed)
-    continues = hasattr(model, "generate") and not model.config.is_encoder_decoder
     reader = Reader(tokenizer, model.config.max_position_embeddings)
     lines = _lines(file)
-    # Continuations are made one by one anyway, and lines may be long.
-    while chunk := list(itertools.islice(lines, 1 if continues else batch)):
+    if _continues(model):
+        batch = 1  # they are continued one by one in any case, and may be long
+    else:
+        lines = (line[: LONGEST_PART + 1] for line in lines)
+    while chunk := list(itertools.islice(lines, batch)):
         texts = chunk if raw or task is None else [task.prompt(text) for text in chunk]
         with torch.inference_mode():
             for answer in _answers(model, reader, texts, settings, temperature):
@@ -110,17 +112,16 @@ class Reader:
         """Return the first tokens of a text, at most ``longest`` with the end token, which is always the last one."""
         self.texts += 1
         ids = self._enough(text, self.longest, lambda size: text[:size])
-        if len(ids) <= self.longest:
-            return ids
-        self._note(f"the model reads {self.longest} tokens, and only the beginning of longer ones")
-        return [*ids[: self.longest - 1], self.tokenizer.eos_token_id]
+        if len(ids) > self.longest or len(text) > LONGEST_PART:
+            self._note(f"the model reads {self.longest} tokens, and only the beginning of longer ones")
+        return ids if len(ids) <= self.longest else [*ids[: self.longest - 1], self.tokenizer.eos_token_id]
 
     def end(self, text: str, count: int) -> list[int]:
         """Return the last ``count`` tokens of a text that is to be continued, without an end token."""
         self.texts += 1
         ids = self._enough(text, count, lambda size: _from_a_word(text[-size:]), add_special_tokens=False)
-        if len(ids) > count:
-            self._note(f"of longer ones than {count} tokens, the model reads the end")
+        if len(ids) > count or len(text) > LONGEST_PART:
+            self._note(f"the model reads {count} tokens before those that it writes, and only the end of longer ones")
         return ids[-count:]
 
     def report(self) -> None:
@@ -150,10 +151,15 @@ def _from_a_word(text: str) -> str:
     return text.partition(" ")[2] or text
 
 
+def _continues(model: Any) -> bool:
+    """Tell whether a model answers a text by continuing it."""
+    return hasattr(model, "generate") and not model.config.is_encoder_decoder
+
+
 def _answers(
     model: Any, reader: Reader, texts: list[str], settings: EvaluationSettings, temperature: float
 ) -> Iterator[str]:
-    if hasattr(model, "generate") and not model.config.is_encoder_decoder:
+    if _continues(model):
         for text in texts:
             yield text + _continued(model, reader, text, settings, temperature)
         return

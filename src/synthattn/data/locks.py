@@ -58,7 +58,8 @@ def locked_folder(folder: Path, wait: bool = False) -> Iterator[None]:
                 yield
             finally:
                 if os.getpid() == owner:  # not a child that was forked inside of the block
-                    path.unlink(missing_ok=True)  # before the lock is given up: afterwards it may be another's
+                    with contextlib.suppress(OSError):
+                        path.unlink()  # before the lock is given up: afterwards it may be another's
     finally:
         if new and os.getpid() == owner:
             with contextlib.suppress(OSError):  # it is not empty

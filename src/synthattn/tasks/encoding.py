@@ -83,7 +83,10 @@ def encode(
         (folder / "counts.json").write_text(json.dumps(asdict(counts)))
 
     folder = cache.made_once("encoded", name, make)
-    counts = Counts(**json.loads((folder / "counts.json").read_text()))
+    try:
+        counts = Counts(**json.loads((folder / "counts.json").read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{folder} is damaged ({error}); remove it, and it is made again") from error
     return EncodedSplit(encoded.Encoded(folder, "source"), encoded.Encoded(folder, "target"), counts, folder)
 
 
