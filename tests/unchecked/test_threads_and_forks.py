@@ -1,4 +1,4 @@
-"""What docs/attention.md says about threads and forked processes."""
+"""Threads and forked processes compute as docs/attention.md says."""
 
 import copy
 import os

@@ -313,11 +313,11 @@ class Prepared:
 
     folder: Path
     name: str
-    """Of the damaged file."""
+    """Name of the damaged file."""
     case: Case
     damage: Damage
     inside: bool
-    """Whether the content was damaged, and not its compressed bytes."""
+    """True where the content was damaged, False where its compressed bytes were."""
     others: list[str]
     """The lines of the other side of parallel text."""
 

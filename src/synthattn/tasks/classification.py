@@ -42,13 +42,13 @@ class Classification(Task):
         """One line about labels that are hardly classes, such as the numbers of an id column; empty for others."""
 
     def with_names(self, names: Sequence[str], origin: str) -> "Classification":
-        """The same task with these classes, in this order; ``origin`` is whose they are, for messages."""
+        """Return this task with these classes, in this order; ``origin`` says in messages whose they are."""
         task = type(self)(Labels(*names))
         task.origin = f"{origin}: {listed((shortened(name, 40) for name in names), SHOWN)}"
         return task
 
     def with_labels(self, records: Iterable[Record], split: str = "training") -> "Classification":
-        """Return the same task with all classes that occur, in the order of their numbers or names."""
+        """Return this task with all classes that occur, in the order of their numbers or names."""
         counts: Counter[str] = Counter()
         columns: list[str] = []
         for record in records:
