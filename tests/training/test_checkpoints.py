@@ -18,7 +18,7 @@ def made(run: Path, step: int, sealed: bool = True) -> Path:
     folder = run / f"checkpoint-{step}"
     folder.mkdir()
     (folder / WEIGHTS).write_bytes(bytes(range(97)))
-    (folder / "state.json").write_text('{"step": 3}')
+    (folder / "trainer_state.json").write_text('{"step": 3}')
     (folder / "empty").touch()
     if sealed:
         seal(folder)
@@ -78,6 +78,36 @@ def test_a_damaged_seal_is_told_and_never_fatal(tmp_path: Path):
         assert "cannot be read" in (damage(folder) or ""), wrong
 
 
+def test_a_seal_must_name_what_every_checkpoint_has(tmp_path: Path):
+    folder = made(tmp_path, 3)
+    whole = json.loads((folder / SEAL).read_text())
+    (folder / SEAL).write_text("{}")
+    assert damage(folder) == f"has a seal without {WEIGHTS}"
+    (folder / SEAL).write_text(json.dumps({WEIGHTS: whole[WEIGHTS]}))
+    assert damage(folder) == "has a seal without trainer_state.json"
+
+
+@pytest.mark.parametrize("name", ["checkpoint-²", "checkpoint-٣", "checkpoint-03"])
+def test_other_digits_are_no_step(tmp_path: Path, name: str):
+    good = made(tmp_path, 3)
+    (tmp_path / name).mkdir()
+    assert checkpoints.checkpoints(tmp_path) == [good]
+
+
+def test_of_a_link_to_a_checkpoint_only_the_link_is_removed(tmp_path: Path):
+    elsewhere, run = tmp_path / "elsewhere", tmp_path / "run"
+    elsewhere.mkdir()
+    run.mkdir()
+    kept = made(elsewhere, 10)
+    (run / "checkpoint-10").symlink_to(kept)
+    assert last_good(run) == (run / "checkpoint-10", [])
+    for step in (20, 30):
+        made(run, step)
+    prune(run, 2, None, every=10, last=100)
+    assert [checkpoints.step_of(folder) for folder in checkpoints.checkpoints(run)] == [30, 20]
+    assert damage(kept) is None
+
+
 def json_or_none(text: bytes) -> object:
     try:
         return json.loads(text)
@@ -89,13 +119,13 @@ def test_the_newest_whole_one_is_used_and_the_others_are_named(tmp_path: Path):
     good = made(tmp_path, 9)
     made(tmp_path, 2)
     made(tmp_path, 10, sealed=False)
-    (made(tmp_path, 100) / "state.json").unlink()
+    (made(tmp_path, 100) / "trainer_state.json").unlink()
     (tmp_path / "checkpoint-best").mkdir()
     (tmp_path / "checkpoint-200").touch()
     found, complaints = last_good(tmp_path)
     assert found == good
     assert complaints == [
-        "checkpoint-100 lacks state.json, and is not used",
+        "checkpoint-100 lacks trainer_state.json, and is not used",
         "checkpoint-10 is only half written, and is not used",
     ]
     assert [folder.name for folder in checkpoints.checkpoints(tmp_path)] == [

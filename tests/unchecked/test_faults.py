@@ -1,228 +1,31 @@
 """What goes wrong in a long run: it is killed, interrupted, its files are damaged, the disk or the memory is full.
 
-Runs are processes that are forked after all imports, so that a run takes a second and many can be killed.
-
-``python tests/unchecked/test_faults.py --kills 10`` kills a run ten times at random moments; the tests do it three
-times, and once at each place where something could be half done.
+``python -m tools.faults killed_runs --count 10`` kills runs ten times at random moments; the tests do it three times,
+and once at each place where something could be half done.
 """
 
-import argparse
 import contextlib
-import gc
-import importlib
 import json
-import multiprocessing
 import os
 import random
-import resource
 import shutil
 import signal
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-import numpy as np
 import pytest
 import torch
+from tools.faults.killed_runs import RESUME, START, STEPS, begin, difference, random_kills, reference
+from tools.faults.processes import Fault, Process
 
 from synthattn.cli.app import main
 from synthattn.training import checkpoints, record, run
 from synthattn.training.settings import TrainingSettings
 
-FORKS = multiprocessing.get_context("forkserver")
-# Those that are imported late as well: a name that is not there does no harm.
-FORKS.set_forkserver_preload(["synthattn.cli.train", "synthattn.comparison.compare", "pytest", "typer._adapters"])
-
-STEPS, SAVE_EVERY, LOG_EVERY = 18, 3, 3
-OPTIONS = ["--data", "../data", "--task", "sentence-modeling", "--preset", "tiny", "--attention", "random+dense"]
-OPTIONS += ["--vocab-size", "120", "--steps", str(STEPS), "--batch-tokens", "150", "--output", "run"]
-SETTINGS = {
-    "data.tokenizer": "words",
-    "model.dropout": 0.1,
-    "training.warmup": 5,
-    "training.log_every": LOG_EVERY,
-    "training.save_every": SAVE_EVERY,
-    "training.evaluate_every": 7,
-    "training.keep": "average",
-}
-START = ["train", *OPTIONS, *(text for name, value in SETTINGS.items() for text in ("--set", f"{name}={value}"))]
-RESUME = ["train", "--resume", "run"]
-WAIT = 120
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something that happens to a process, at the first or a later call of a function."""
-
-    place: str
-    call: int = 1
-    when: Literal["before", "after"] = "before"
-    what: Literal["kill", "interrupt", "terminate", "interrupt twice", "memory", "nan", "slow"] = "kill"
-
-
-class Process:
-    """``synthattn`` in a process of its own, in a folder where what it prints is kept."""
-
-    def __init__(self, folder: Path, arguments: list[str], *faults: Fault, file_size: int | None = None) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        self.process = FORKS.Process(target=_command, args=(str(folder), arguments, faults, file_size))
-        self.process.start()
-
-    def wait(self) -> "Process":
-        self.process.join(WAIT)
-        if self.process.exitcode is None:
-            self.process.kill()
-            raise AssertionError(f"still running after {WAIT} s: {self.said}")
-        return self
-
-    def kill_after(self, seconds: float) -> bool:
-        """Whether there was something left to kill."""
-        self.process.join(seconds)
-        killed = self.process.exitcode is None
-        if killed:
-            self.process.kill()
-            self.process.join()
-        return killed
-
-    @property
-    def code(self) -> int | None:
-        return self.process.exitcode
-
-    @property
-    def said(self) -> str:
-        return (self.folder / "stderr").read_text()
-
-
-def _command(folder: str, arguments: list[str], faults: tuple[Fault, ...], file_size: int | None) -> None:
-    os.chdir(folder)
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    # A shell that runs the tests in the background makes them deaf to Ctrl-C.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    torch.set_num_threads(1)
-    gc.freeze()  # every run collects garbage, among all that the imports made
-    os.environ["SYNTHATTN_CACHE"] = str(Path(folder).parent / "cache")
-    if file_size is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
-    for fault in faults:
-        _plant(fault)
-    sys.argv = ["synthattn", *arguments]
-    main()
-
-
-def _plant(fault: Fault) -> None:
-    module, path = fault.place.split(":")
-    *parents, name = path.split(".")
-    owner: Any = importlib.import_module(module)
-    for parent in parents:
-        owner = getattr(owner, parent)
-    original, calls = getattr(owner, name), 0
-
-    def planted(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        due = calls == fault.call or fault.what == "slow"
-        if due and fault.when == "before":
-            _happen(fault)
-        result = original(*args, **kwargs)
-        if due and fault.what == "nan":
-            return result * float("nan")
-        if due and fault.when == "after":
-            _happen(fault)
-        return result
-
-    setattr(owner, name, planted)
-
-
-def _happen(fault: Fault) -> None:
-    if fault.what == "slow":
-        time.sleep(0.01)
-    elif fault.what == "memory":
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory")
-    elif fault.what != "nan":
-        kind = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM}.get(fault.what, signal.SIGINT)
-        for _ in range(2 if fault.what == "interrupt twice" else 1):
-            os.kill(os.getpid(), kind)
-
-
-def write_texts(folder: Path) -> None:
-    draw = random.Random(0)
-    words = [f"w{n}" for n in range(29)]
-    folder.mkdir(parents=True)
-    for split, count in (("train", 211), ("validation", 13), ("test", 11)):
-        lines = [" ".join(draw.choices(words, k=draw.randint(3, 12))) for _ in range(count)]
-        (folder / f"{split}.txt").write_text("\n".join(lines) + "\n")
-
-
-def begin(folder: Path) -> list[str]:
-    """How to start a run, or to go on with it."""
-    return RESUME if (folder / "run" / run.SETTINGS).is_file() else START
-
 
 def assert_same(found: Path, expected: Path) -> None:
-    """The same model to the last bit, and the same record; nothing else is left."""
-    weights = [(folder / "run" / run.MODEL / checkpoints.WEIGHTS).read_bytes() for folder in (found, expected)]
-    assert weights[0] == weights[1], "other weights"
-    records = [asdict(record.load(folder / "run")) for folder in (found, expected)]
-    for name in set(records[1]) - {"times", "versions"}:
-        assert records[0][name] == records[1][name], name
-    rows = [np.load(folder / "run" / "rows.npz") for folder in (found, expected)]
-    assert all(np.array_equal(rows[0][name], rows[1][name]) for name in rows[1].files)
-    assert {f.name for f in (found / "run").iterdir()} == {f.name for f in (expected / "run").iterdir()}
-
-
-def reference(folder: Path, start: list[str] = START) -> tuple[Path, float]:
-    """A run that nothing happened to, and how long it took."""
-    if not (folder / "data").is_dir():
-        write_texts(folder / "data")
-    first = FORKS.Process(target=int)  # imports everything, once
-    first.start()
-    first.join()
-    started = time.monotonic()
-    process = Process(folder / "reference", start).wait()
-    assert process.code == 0, process.said
-    return folder / "reference", time.monotonic() - started
-
-
-def random_kills(expected: Path, seconds: float, kills: int, seed: int, start: list[str] = START) -> None:
-    """Kill a run again and again at random moments, and see that what comes of it is what comes without."""
-    draw = random.Random(seed)
-    done = attempt = 0
-    while True:
-        place = expected.parent / f"killed-{attempt}"
-        # Slow writing gives a kill a chance to hit it.
-        began = time.time()
-        process = Process(place, start if begin(place) is START else RESUME, Fault("os:fsync", what="slow"))
-        if done < kills and process.kill_after(draw.uniform(0, seconds)):
-            done += 1
-            print(f"kill {done} after {time.time() - began:.2f} s: {state(place / 'run', began)}")
-            continue
-        process.wait()
-        assert process.code == 0, process.said
-        assert_same(place, expected)
-        print("ended, the same to the last bit")
-        if done == kills:
-            return
-        attempt += 1  # it ended before it was killed often enough
-
-
-def state(folder: Path, began: float) -> str:
-    """What a kill left behind."""
-    if not (folder / run.SETTINGS).is_file():
-        return "before it had begun"
-    if (folder / run.MODEL).is_dir():
-        return "while scoring"
-    if (folder / f"{run.MODEL}.part").is_dir():
-        return "while the model was written"
-    found = checkpoints.checkpoints(folder)
-    half = [one.name for one in found if checkpoints.damage(one) and one.stat().st_mtime > began]
-    whole = [one.name for one in found if not checkpoints.damage(one)]
-    return f"after {whole[0] if whole else 'no checkpoint'}" + (f", while {half[0]} was written" if half else "")
+    assert not difference(found, expected)
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +38,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, float]:
 def test_kills_at_random_moments(place):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    random_kills(place[1], place[2], 3, seed)
+    outcome = random_kills(place[1], place[2], 3, seed)
+    assert outcome.counts["right"] == outcome.tried == 3, outcome.failures
 
 
 # One run is killed at each of these places in turn, and goes on after each.
@@ -506,15 +310,3 @@ def test_an_unknown_option(tmp_path, monkeypatch, capfd):
     assert "No such option: --stepps" in said
     assert "--steps" in said
     assert "Traceback" not in said
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Kill a run at random moments.")
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    chosen = parser.parse_args()
-    print(f"seed {chosen.seed}")
-    longer = [*START, "--steps", str(chosen.steps)]
-    with tempfile.TemporaryDirectory() as made:
-        random_kills(*reference(Path(made), longer), chosen.kills, chosen.seed, longer)

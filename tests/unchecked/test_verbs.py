@@ -498,7 +498,7 @@ def test_a_mistake_gets_one_line(place, arguments, message, tmp_path):
 
 def test_standard_input_that_is_no_text(place):
     said = call("generate", "run-pairs", stdin=b"all \xff wrong\n")
-    assert said == Said(2, "", "synthattn: standard input is not UTF-8: invalid start byte\n")
+    assert said == Said(2, "", "synthattn: standard input is not UTF-8: invalid start byte in line 1\n")
 
 
 def test_predictions_that_are_no_objects(place, tmp_path):

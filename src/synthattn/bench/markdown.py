@@ -5,6 +5,7 @@ from itertools import groupby
 from synthattn.bench.bars import Bar, bars, outcomes
 from synthattn.bench.record import Record
 from synthattn.bench.tables import HOW_TO_READ, Column, Table, about, certainty, sections
+from synthattn.messages import printable
 from synthattn.report.tables import safe
 
 
@@ -18,7 +19,7 @@ def markdown(record: Record) -> str:
         HOW_TO_READ,
     ]
     lines += [safe(line) for line in certainty(record)]
-    lines += ["", "```", record.command, "```"] if record.command else []
+    lines += ["", "```", printable(record.command, lines=True), "```"] if record.command else []
     lines += ["", "Left out:", "", *(f"- {safe(line)}" for line in record.skipped)] if record.skipped else []
     for section in sections(record):
         lines += ["", f"## {section.title}", "", section.note]

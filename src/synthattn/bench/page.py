@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from html import escape
 from itertools import groupby
 
 from synthattn.bench.bars import Bar, bars, outcomes, verdict
@@ -27,7 +26,7 @@ from synthattn.bench.tables import (
     series_name,
     values,
 )
-from synthattn.report.document import document, text_file
+from synthattn.report.document import document, escape, text_file
 from synthattn.report.picture import COLOURS, shape
 from synthattn.report.tables import NOTHING, TIMES, digits, fixed
 

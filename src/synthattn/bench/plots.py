@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from html import escape
 
+from synthattn.report.document import escape
 from synthattn.report.picture import COLOURS, LETTER, shape, svg_frame, svg_line, svg_text
 
 WIDTH = 380

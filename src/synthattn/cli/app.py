@@ -3,11 +3,15 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from synthattn import __version__
+from synthattn.messages import printable
+
+UsageError: Any = typer.BadParameter.__bases__[0]
+"""The class of all mistakes in a command line; typer has its own copy of it in some releases, click's in others."""
 
 app = typer.Typer(
     name="synthattn",
@@ -346,9 +350,21 @@ def main() -> None:
     # Threads that wait for each other busily for long are many times slower when anything else runs on the machine.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except UsageError as error:
+        if len(sys.argv) < 2:
+            error.show()  # all that there is to know
+            sys.exit(error.exit_code)
+        _fail(
+            f"{error.format_message().rstrip('.')}; see {error.ctx.command_path if error.ctx else 'synthattn'} --help"
+        )
     except (ValueError, OSError) as error:
         if os.environ.get("SYNTHATTN_TRACEBACK"):
             raise
-        print(f"synthattn: {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(str(error))
+
+
+def _fail(text: str) -> NoReturn:
+    """Print an error as one line, whatever a path or a label in it contains, and exit."""
+    print(f"synthattn: {printable(text)}", file=sys.stderr)
+    sys.exit(2)

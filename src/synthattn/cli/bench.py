@@ -12,7 +12,7 @@ from synthattn.bench.race import Race
 from synthattn.bench.record import KINDS, Case, Measurement, Record
 from synthattn.cli.settings import command
 from synthattn.cli.specs import split
-from synthattn.messages import suggestion
+from synthattn.messages import printable, suggestion
 
 SHAPES = {"layer": "16x512,4x2048", "model": "8x512", "train": "8x512", "decode": "8x128"}
 """Batch and length; for generation, batch and new tokens."""
@@ -62,11 +62,11 @@ def run(
     if json_file is not None:
         found.save(json_file)
     if not quiet:
-        print("\n" + bars.verdict(found))
+        print(printable("\n" + bars.verdict(found), lines=True))
     for path, make in ((report, page.page), (markdown_file, markdown.markdown)):
         if path is not None:
             path.write_text(make(found), encoding="utf-8")
-            print(f"wrote {path}", file=sys.stderr)
+            print(printable(f"wrote {path}"), file=sys.stderr)
     return code
 
 
@@ -99,7 +99,7 @@ def _measured(
             low_rank.run(trained, error, found, wanted.rounds, say.note, keep)
     except KeyboardInterrupt:
         kept = "nothing is kept without --json" if json_file is None else f"{json_file} is kept, --resume goes on"
-        print(f"synthattn: stopped; {kept}", file=sys.stderr)
+        print(printable(f"synthattn: stopped; {kept}"), file=sys.stderr)
         return found, 130
     return found, 0
 
@@ -208,4 +208,4 @@ class _Printer:
 
     def note(self, text: str) -> None:
         if not self.quiet:
-            print(text, flush=True)
+            print(printable(text, lines=True), flush=True)

@@ -23,6 +23,7 @@ from synthattn.comparison.compare import Comparison, compare, load_comparison
 from synthattn.report import tables
 from synthattn.report.results import Results, Variant
 from synthattn.synthesizers import FAMILY
+from synthattn.terminal import SafeConsole
 from synthattn.training.progress import Bar, Display, Lines, Quiet, new_progress
 from synthattn.training.run import Stopped
 
@@ -71,7 +72,7 @@ def run(
         close()
         again = f"synthattn compare --resume {shlex.quote(str(folder))}"
         text = f"stopped; all that was done is in {folder}. Go on with: {again}"
-        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+        SafeConsole(stderr=True).print(text, soft_wrap=True)
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -94,7 +95,7 @@ def displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]
 
 def show(results: Results, folder: Path, console: Console | None = None) -> None:
     """The table, as much of it as the terminal has room for, what went wrong, and the answer."""
-    console = console or Console()
+    console = console or SafeConsole()
     layouts = [_table(results, layout) for layout in LAYOUTS]
     endless = console.options.update(max_width=10_000)
     fitting = (table for table in layouts if Measurement.get(console, endless, table).maximum <= console.width)
@@ -105,8 +106,8 @@ def show(results: Results, folder: Path, console: Console | None = None) -> None
     for paragraph in results.answer:
         _say(console, paragraph)
     # Not broken into lines: a path is there to be copied.
-    console.print(f"\nReport: {folder / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Models: {folder / 'runs'}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
+    console.print(f"Models: {folder / 'runs'}", soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -191,4 +192,4 @@ def _say(console: Console, text: str) -> None:
     lines = textwrap.fill(
         joined, width, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
-    console.print(lines.replace("\N{NO-BREAK SPACE}", " "), markup=False, highlight=False, soft_wrap=True)
+    console.print(lines.replace("\N{NO-BREAK SPACE}", " "), soft_wrap=True)

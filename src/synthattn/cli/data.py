@@ -1,17 +1,17 @@
 """``synthattn data``."""
 
 import dataclasses
-import json
 from typing import Any, get_args
 
-from rich.console import Console
 from rich.table import Table
 
 from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
+from synthattn.messages import listed, printable, printable_json, shortened
 from synthattn.tasks import find_task
 from synthattn.tasks.encoding import Limits, OverLong
 from synthattn.tasks.report import Lengths, Report, examine
+from synthattn.terminal import SafeConsole
 
 
 def run(
@@ -34,20 +34,20 @@ def run(
     source = HeldOut(with_columns(open_source(name), named), columns=used_columns(chosen.reads(), named))
     report = examine(source, chosen, tokenizer, vocab_size, Limits(max_length, max_length, over_long), batch_tokens)
     if as_json:
-        print(json.dumps(dataclasses.asdict(report) | {"complaints": report.complaints}, indent=2, ensure_ascii=False))
+        print(printable_json(dataclasses.asdict(report) | {"complaints": report.complaints}, 2))
     else:
         show(report)
 
 
 def show(report: Report) -> None:
-    console = Console()
-    table = Table(title=f"{report.source} for {report.task}", title_justify="left")
+    console = SafeConsole()
+    table = Table(title=printable(f"{report.source} for {report.task}"), title_justify="left")
     table.add_column("split")
     for column in ("records", "examples", "source tokens", "target tokens", "unknown", "padding"):
         table.add_column(column, justify="right")
     for split in report.splits:
         table.add_row(
-            split.name,
+            printable(split.name),
             f"{split.records:,}",
             f"{split.examples:,}",
             _lengths(split.source),
@@ -56,28 +56,22 @@ def show(report: Report) -> None:
             f"{split.padding_share:.1%}",
         )
     console.print(table)
-    console.print(
-        f"Token columns: mean (longest). Vocabulary: {report.vocabulary:,}, {report.tokenizer}.", highlight=False
-    )
+    console.print(f"Token columns: mean (longest). Vocabulary: {report.vocabulary:,}, {report.tokenizer}.")
     if report.labels:
         total = sum(report.labels.values())
-        parts = [f"{label} {count / total:.1%}" for label, count in list(report.labels.items())[:12]]
-        console.print(f"Classes in train: {', '.join(parts)}", markup=False, highlight=False)
+        parts = (f"{shortened(label, 40)} {count / total:.1%}" for label, count in report.labels.items())
+        console.print(printable(f"Classes in train: {listed(parts, 12)}"))
     for source, target, source_tokens, target_tokens in report.shown:
         console.print()
         for name, text, tokens in (("source", source, source_tokens), ("target", target, target_tokens)):
             if text:
-                console.print(f"{name}: {_short(text)}", markup=False, highlight=False)
-                console.print(f"        {_short(' '.join(tokens))}", markup=False, highlight=False, style="dim")
+                console.print(printable(f"{name}: {shortened(text, 300)}"))
+                console.print(printable(f"        {shortened(' '.join(tokens), 300)}"), style="dim")
     if report.complaints:
         console.print("\nTo know:")
         for line in report.complaints:
-            console.print(f"- {line}", markup=False, highlight=False)
+            console.print(printable(f"- {line}"))
 
 
 def _lengths(lengths: Lengths | None) -> str:
     return "" if lengths is None else f"{lengths.mean:,.1f} ({lengths.longest:,})"
-
-
-def _short(text: str, width: int = 300) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,12 +1,12 @@
 """``synthattn describe``."""
 
-import json
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from synthattn.messages import printable, printable_json
 from synthattn.models.describe import describe, find
+from synthattn.terminal import SafeConsole
 
 
 def run(name: str, attention: str | None, kind: str | None, length: int | None, as_json: bool) -> None:
@@ -15,13 +15,13 @@ def run(name: str, attention: str | None, kind: str | None, length: int | None, 
     config, made_for = find(name, attention)
     figures = describe(config, kind or made_for, length)
     if as_json:
-        print(json.dumps(figures, indent=2))
+        print(printable_json(figures, 2))
     else:
         show(name, figures)
 
 
 def show(name: str, figures: dict[str, Any]) -> None:
-    table = Table(title=f"{name}: {figures['model']}", title_justify="left", show_header=False)
+    table = Table(title=printable(f"{name}: {figures['model']}"), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     for stack, spec in figures["attention"].items():
@@ -44,7 +44,7 @@ def show(name: str, figures: dict[str, Any]) -> None:
         table.add_row(f"decoding cache per token, {cache['dtype']}", f"{cache['bytes_per_token']:,} B")
         if cache["bytes_per_encoder_token"]:
             table.add_row("  per token of the encoder", f"{cache['bytes_per_encoder_token']:,} B")
-    Console().print(table)
+    SafeConsole().print(table)
 
 
 def millions(count: int) -> str:

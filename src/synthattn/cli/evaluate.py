@@ -1,6 +1,8 @@
 """``synthattn evaluate``."""
 
+import contextlib
 import json
+import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -10,12 +12,15 @@ from transformers.utils import logging
 
 from synthattn.cli import scores
 from synthattn.cli.settings import gather
+from synthattn.data.locks import locked_folder
+from synthattn.messages import printable_json
 from synthattn.metrics.vectors import check_vectors, load_vectors
 from synthattn.models.modeling import SynthesizerPreTrainedModel
 from synthattn.tasks import find_tasks
 from synthattn.tasks.classification import Classification
 from synthattn.tasks.encoding import examples
 from synthattn.training import record
+from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import Scored, evaluate, merged, score, similarities
 from synthattn.training.model import check_classes, check_kind, class_names, load, load_tokenizer_of, placed
 from synthattn.training.prepare import Part, open_for_evaluation
@@ -31,6 +36,19 @@ def run(
     quiet: bool,
     as_json: bool,
 ) -> int:
+    with locked_folder(output) if output is not None else contextlib.nullcontext():
+        found, facts = _scores(what, options, output, quiet or as_json)
+    if as_json:
+        print(printable_json({"scores": found, **facts}, 1))
+    elif not quiet:
+        scores.show(str(what), found, facts)
+    return 0
+
+
+def _scores(
+    what: Path, options: Mapping[str, Any], output: Path | None, quiet: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Score what the user gave, and write scores and predictions into the output folder, if there is one."""
     if what.is_file():
         if options.get("data.task") is None:
             raise ValueError(f"{what} does not say what its predictions are for; give --task, and --data")
@@ -44,22 +62,16 @@ def run(
         logging.disable_progress_bar()
         model = load(folder)
         parts = _parts(model, folder, settings, learned)
-        shown = display(what.name, quiet or as_json)
-        result = evaluate(placed(model), load_tokenizer_of(folder), parts, settings.evaluation, shown.scored)
-        shown.close()
+        with contextlib.closing(display(what.name, quiet)) as shown:
+            result = evaluate(placed(model), load_tokenizer_of(folder), parts, settings.evaluation, shown.scored)
         scored, facts = result.scored, result.facts()
         if output is not None:
-            output.mkdir(parents=True, exist_ok=True)
             result.save(output)
     found = {name: one.as_dict() for name, one in scored.items()}
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "scores.json").write_text(json.dumps(found | {"facts": facts}, indent=1, ensure_ascii=False) + "\n")
-    if as_json:
-        print(json.dumps({"scores": found, **facts}, indent=1, ensure_ascii=False))
-    elif not quiet:
-        scores.show(str(what), found, facts)
-    return 0
+        text = json.dumps(found | {"facts": facts}, indent=1, ensure_ascii=False)
+        write_text(output / "scores.json", text + "\n")
+    return found, facts
 
 
 def _settings(what: Path, options: Mapping[str, Any]) -> tuple[Settings, Path]:
@@ -99,7 +111,7 @@ def _learned(run: Path, options: Mapping[str, Any]) -> Collection[str] | None:
 
 
 def _place(source: str) -> Path:
-    return Path(source).expanduser().resolve()
+    return Path(os.path.expanduser(source)).resolve()
 
 
 def _parts(

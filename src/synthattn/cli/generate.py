@@ -1,20 +1,28 @@
 """``synthattn generate``."""
 
 import itertools
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from synthattn.data.batching import pad
+from synthattn.data.files import LONGEST_RECORD, broken
+from synthattn.messages import printable
 from synthattn.tasks import SUITES, Task, find_task
 from synthattn.training.evaluation import write
 from synthattn.training.model import check_answers, load, load_tokenizer_of, placed
 from synthattn.training.run import SETTINGS, final_model, saved_settings
 from synthattn.training.settings import EvaluationSettings, Settings
+
+FIRST_PART = 16
+"""Characters for each token that is wanted, to begin with: most tokens are shorter."""
+LONGEST_PART = 1 << 20
+"""Characters of a line that are tokenized at most, however few tokens they give: a megabyte of spaces gives none."""
+MARGIN = 16
+"""Tokens at the place where a text was cut that may be others than in the whole."""
 
 
 def run(
@@ -44,12 +52,19 @@ def run(
     model = placed(loaded).eval()
     tokenizer = load_tokenizer_of(folder)
     torch.manual_seed(seed)
+    reader = Reader(tokenizer, model.config.max_position_embeddings)
     lines = _lines(file)
+    if _continues(model):
+        batch = 1  # they are continued one by one in any case, and may be long
+    else:
+        lines = (line[: LONGEST_PART + 1] for line in lines)
     while chunk := list(itertools.islice(lines, batch)):
         texts = chunk if raw or task is None else [task.prompt(text) for text in chunk]
         with torch.inference_mode():
-            for answer in _answers(model, tokenizer, texts, settings, temperature):
-                print(answer.replace("\n", " "), flush=True)
+            for answer in _answers(model, reader, texts, settings, temperature):
+                answer = answer.replace("\n", " ")
+                print(printable(answer) if sys.stdout.isatty() else answer, flush=True)
+    reader.report()
     return 0
 
 
@@ -66,29 +81,90 @@ def _model(what: Path) -> tuple[Path, Task | None]:
 
 
 def _lines(file: Path | None) -> Iterator[str]:
-    # A locale may have Python read standard input in another way, or let through what is no text. By default a lone
-    # carriage return would end a line as well, and there would be more answers than lines.
-    name = sys.stdin.fileno() if file is None else file
-    with open(name, encoding="utf-8", newline="\n", closefd=file is not None) as source:
-        try:
-            for line in source:
-                yield re.sub("\r?\n$", "", line)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file or 'standard input'} is not UTF-8: {error.reason}") from error
+    # As bytes: a locale may have Python read standard input in another way, or let through what is no text, and a lone
+    # carriage return would end a line as well, so that there would be more answers than lines.
+    name = "standard input" if file is None else str(file)
+    with open(sys.stdin.fileno() if file is None else file, "rb", closefd=file is not None) as source:
+        for number in itertools.count(1):
+            line = source.readline(LONGEST_RECORD + 2)
+            if not line:
+                return
+            if len(line) > LONGEST_RECORD + 1:
+                raise broken(name, number, f"longer than {LONGEST_RECORD >> 20} MB; is this one text a line? split it")
+            line = line[:-1].removesuffix(b"\r") if line.endswith(b"\n") else line
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{name} is not UTF-8: {error.reason} in line {number}") from error
+
+
+class Reader:
+    """Turns texts into the tokens that a model can read, and counts those of which it can read only a part.
+
+    Of a text that is much longer than the model can read, only as much is tokenized as may be read: a tokenizer needs
+    more than a hundred bytes of memory for each character.
+    """
+
+    def __init__(self, tokenizer: Any, longest: int) -> None:
+        self.tokenizer, self.longest = tokenizer, longest
+        self.texts = self.cut = 0
+
+    def beginning(self, text: str) -> list[int]:
+        """Return the first tokens of a text, at most ``longest`` with the end token, which is always the last one."""
+        self.texts += 1
+        ids = self._enough(text, self.longest, lambda size: text[:size])
+        if len(ids) > self.longest or len(text) > LONGEST_PART:
+            self._note(f"the model reads {self.longest} tokens, and only the beginning of longer ones")
+        return ids if len(ids) <= self.longest else [*ids[: self.longest - 1], self.tokenizer.eos_token_id]
+
+    def end(self, text: str, count: int) -> list[int]:
+        """Return the last ``count`` tokens of a text that is to be continued, without an end token."""
+        self.texts += 1
+        ids = self._enough(text, count, lambda size: _from_a_word(text[-size:]), add_special_tokens=False)
+        if len(ids) > count or len(text) > LONGEST_PART:
+            self._note(f"the model reads {count} tokens before those that it writes, and only the end of longer ones")
+        return ids[-count:]
+
+    def report(self) -> None:
+        """Say how many texts were read only in part, if there was more than the one that was told of."""
+        if self.cut > 1:
+            print(f"synthattn: {self.cut:,} of {self.texts:,} lines were read only in part", file=sys.stderr)
+
+    def _enough(self, text: str, count: int, part: Callable[[int], str], **options: Any) -> list[int]:
+        """Tokenize a part of the text that has clearly more than ``count`` tokens, or all of it."""
+        size = FIRST_PART * count
+        while size < min(len(text), LONGEST_PART):
+            ids = self.tokenizer(part(size), **options).input_ids
+            # Where the text was cut, the last tokens may be others than in the whole.
+            if len(ids) > count + MARGIN:
+                return ids
+            size *= 4
+        return self.tokenizer(text if len(text) <= LONGEST_PART else part(LONGEST_PART), **options).input_ids
+
+    def _note(self, what: str) -> None:
+        self.cut += 1
+        if self.cut == 1:
+            print(f"synthattn: line {self.texts:,} is read only in part: {what}", file=sys.stderr, flush=True)
+
+
+def _from_a_word(text: str) -> str:
+    """Return a text without its beginning up to the first space: a tokenizer would take half a word for a whole one."""
+    return text.partition(" ")[2] or text
+
+
+def _continues(model: Any) -> bool:
+    """Tell whether a model answers a text by continuing it."""
+    return hasattr(model, "generate") and not model.config.is_encoder_decoder
 
 
 def _answers(
-    model: Any, tokenizer: Any, texts: list[str], settings: EvaluationSettings, temperature: float
+    model: Any, reader: Reader, texts: list[str], settings: EvaluationSettings, temperature: float
 ) -> Iterator[str]:
-    longest = model.config.max_position_embeddings
-    if hasattr(model, "generate") and not model.config.is_encoder_decoder:
+    if _continues(model):
         for text in texts:
-            yield text + _continued(model, tokenizer, text, settings, temperature)
+            yield text + _continued(model, reader, text, settings, temperature)
         return
-    end = tokenizer.eos_token_id
-    ids = [tokenizer(text).input_ids for text in texts]
-    ids = [one if len(one) <= longest else [*one[: longest - 1], end] for one in ids]
-    arrays = [torch.tensor(one).numpy() for one in ids]
+    arrays = [torch.tensor(reader.beginning(text)).numpy() for text in texts]
     given = {
         "input_ids": torch.from_numpy(pad(arrays, 0)),
         "attention_mask": torch.from_numpy(pad([array * 0 + 1 for array in arrays], 0)),
@@ -98,15 +174,16 @@ def _answers(
         names = model.config.id2label
         yield from (names[int(n)] for n in logits.argmax(-1))
         return
-    yield from write(model, tokenizer, given, settings)
+    yield from write(model, reader.tokenizer, given, settings)
 
 
-def _continued(model: Any, tokenizer: Any, text: str, settings: EvaluationSettings, temperature: float) -> str:
-    """What follows a text; of a long one only the end is read."""
+def _continued(model: Any, reader: Reader, text: str, settings: EvaluationSettings, temperature: float) -> str:
+    """Return what follows a text; of a long one only the end is read."""
+    tokenizer = reader.tokenizer
     longest = model.config.max_position_embeddings
     count = min(settings.max_new_tokens or longest // 2, longest - 2)
     start = [model.config.decoder_start_token_id]
-    read = tokenizer(text, add_special_tokens=False).input_ids[-(longest - count - 1) :]
+    read = reader.end(text, longest - count - 1)
     given = torch.tensor([start + read], device=model.device)
     options: dict[str, Any] = {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
     found = model.generate(

@@ -6,8 +6,6 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from synthattn.cli.compare import displays
 from synthattn.cli.memory import keep_memory
 from synthattn.cli.specs import split
@@ -19,6 +17,7 @@ from synthattn.reproduction.recipe import SCALES, Recipe, Scale
 from synthattn.reproduction.recipes import TABLES, recipe
 from synthattn.reproduction.sharing import shared
 from synthattn.reproduction.terminal import show, show_table1
+from synthattn.terminal import SafeConsole
 from synthattn.training.run import Stopped
 
 ALL = "all"
@@ -45,7 +44,7 @@ def run(
         raise ValueError(f"there is no scale {scale!r}, only {', '.join(SCALES)}{suggestion(scale, SCALES)}")
     if seeds is not None and seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {seeds}")
-    console = Console()
+    console = SafeConsole()
     names = [*TABLES, *COMPUTED] if table == ALL else [table]
     trained = [name for name in names if name in TABLES]
     if estimate:
@@ -77,7 +76,7 @@ def run(
             show_table1(table1.synthesized(), console)
         for one in found:
             show(one, console)
-        console.print(f"\nPages: {output}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"\nPages: {output}", soft_wrap=True)
     return 0
 
 
@@ -136,7 +135,7 @@ def _run(
         close()
         words = ["synthattn", "reproduce", table, "--scale", chosen[0].scale, "--resume"]
         text = f"stopped; all that was done is kept. Go on with: {shlex.join(words)} and the other options as before"
-        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+        SafeConsole(stderr=True).print(text, soft_wrap=True)
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -146,7 +145,7 @@ def _run(
 
 def _announce(chosen: Recipe, job: Job, number: int, total: int) -> None:
     text = f"{chosen.table} {chosen.scale}: run {number} of {total}, {job.part.name} {job.name}"
-    Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+    SafeConsole(stderr=True).print(text, soft_wrap=True)
 
 
 def _rows(chosen: Recipe, text: str | None, some: bool) -> list[str]:

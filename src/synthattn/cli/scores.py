@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
+
+from synthattn.messages import printable
+from synthattn.terminal import SafeConsole
 
 
 def show(title: str, scores: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any], *remarks: str) -> None:
@@ -16,14 +18,14 @@ def show(title: str, scores: Mapping[str, Mapping[str, Any]], facts: Mapping[str
         facts: what was scored, as a record has it.
         remarks: a line each.
     """
-    table = Table(title=title, title_justify="left")
+    table = Table(title=printable(title), title_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right")
     table.add_column("95 %", justify="right")
     table.add_column("definition", overflow="fold")
     for name, one in scores.items():
         table.add_row(name, f"{one['value']:,.3f}", f"{one['low']:,.3f} to {one['high']:,.3f}", one["definition"])
-    console = Console(markup=False, highlight=False)  # definitions have brackets
+    console = SafeConsole()
     console.print(table)
     console.print(f"{facts['examples']:,} examples of {', '.join(facts['splits'].values())}.")
     if facts["unparsable"]:

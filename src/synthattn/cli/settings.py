@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from synthattn.messages import printable
 from synthattn.tasks import SUITES, find_task
 from synthattn.training.settings import Settings, from_dict, put, read_settings
 
@@ -68,8 +69,8 @@ def _one_end(found: dict[str, Any], options: Mapping[str, Any], overrides: list[
 
 
 def command() -> str:
-    """What the user typed."""
-    return shlex.join(["synthattn", *sys.argv[1:]])
+    """Return the command line as the user typed it, for records and pages."""
+    return printable(shlex.join(["synthattn", *sys.argv[1:]]))
 
 
 def new_folder(verb: str, task: str) -> Path:

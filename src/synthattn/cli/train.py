@@ -1,16 +1,16 @@
 """``synthattn train``."""
 
 import os
+import shlex
 import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from synthattn.cli import scores
 from synthattn.cli.memory import keep_memory
 from synthattn.cli.settings import command, gather, new_folder
+from synthattn.terminal import SafeConsole
 from synthattn.training.progress import Quiet, display
 from synthattn.training.run import MODEL, SETTINGS, Stopped, saved_settings, train
 
@@ -41,9 +41,8 @@ def run(
     except (Stopped, KeyboardInterrupt) as stopped:
         if main and (folder / SETTINGS).is_file():
             said = str(stopped) or "stopped"
-            Console(stderr=True).print(
-                f"{said}. Go on with: synthattn train --resume {folder}", markup=False, highlight=False, soft_wrap=True
-            )
+            again = f"synthattn train --resume {shlex.quote(str(folder))}"
+            SafeConsole(stderr=True).print(f"{said}. Go on with: {again}", soft_wrap=True)
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)

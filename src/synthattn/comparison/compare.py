@@ -21,6 +21,7 @@ from synthattn.comparison import statistics
 from synthattn.comparison.measure import heaviest, measure, training_memory, typical
 from synthattn.comparison.pictures import pictures
 from synthattn.comparison.verdict import answer
+from synthattn.data.locks import LOCK, FolderInUseError, locked_folder
 from synthattn.layers.mixers import parse_mixer
 from synthattn.models.describe import describe
 from synthattn.report import tables
@@ -38,7 +39,7 @@ from synthattn.training.model import MODEL_OF, build, configuration, load, match
 from synthattn.training.one_answer import one_answer, says_something
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display, Quiet
-from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
+from synthattn.training.run import MODEL, Stopped, check_names, decided_fields, prepare_data, train
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
 
 BASELINE = "vanilla"
@@ -181,12 +182,21 @@ def compare(
         display: makes something that is told how a run goes, from the run's name.
         command: what the user typed.
         resume: go on with what is in the folder.
+
+    Raises:
+        FolderInUseError: if another process writes into the folder.
     """
-    display = display or (lambda name: Quiet())
+    check_names(folder, comparison.settings)
+    with locked_folder(folder):
+        return _compare(comparison, folder, display or (lambda name: Quiet()), command, resume)
+
+
+def _compare(
+    comparison: Comparison, folder: Path, display: Callable[[str], Display], command: str, resume: bool
+) -> Results:
     if not resume:
-        if folder.exists() and any(folder.iterdir()):
+        if any(entry.name != LOCK for entry in folder.iterdir()):
             raise ValueError(f"{folder} is not empty; choose another folder, or go on with --resume {folder}")
-        folder.mkdir(parents=True, exist_ok=True)
         comparison.save(folder)
     general = display("data")
     general.note("preparing the data")
@@ -196,7 +206,6 @@ def compare(
     except (ValueError, OSError):
         if not resume:  # a mistake in the command: there is nothing to go on with, and the folder can be used again
             (folder / FILE).unlink()
-            folder.rmdir()
         raise
     state = _State(folder, comparison, prepared, _empty(comparison, prepared, command))
     _remember(state)
@@ -287,7 +296,7 @@ def _run(state: _State, variant: Variant, seed: int, display: Callable[[str], Di
     try:
         train(state.settings(variant.attention, seed), run, display(name), "", state.prepared, resume=again)
         variant.status = "waiting"  # until all of its seeds are done
-    except (Stopped, KeyboardInterrupt):
+    except (Stopped, KeyboardInterrupt, FolderInUseError):
         variant.status = "waiting"
         _collect(state)
         raise

@@ -1,6 +1,7 @@
 """A folder for what is made once and used again: tokenizers, encoded texts, extracted prose."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -8,13 +9,27 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from synthattn.data.disk import sync
+from synthattn.data.disk import os_error, sync
+from synthattn.data.locks import locked_file
+
+VARIABLE = "SYNTHATTN_CACHE"
+CANNOT_WRITE = {
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENOTDIR", "EEXIST")
+    if hasattr(errno, name)
+}
+"""Errors of a disk; what is made may also have read from a network, whose errors are others."""
 
 
 def cache_folder() -> Path:
     """``SYNTHATTN_CACHE``, or ``~/.cache/synthattn``."""
-    chosen = os.environ.get("SYNTHATTN_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "synthattn"
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen)
+    home = os.path.expanduser("~")
+    if home == "~":
+        raise ValueError(f"there is no home folder for the cache; set {VARIABLE} to a folder")
+    return Path(home) / ".cache" / "synthattn"
 
 
 def key(*parts: object) -> str:
@@ -23,7 +38,7 @@ def key(*parts: object) -> str:
 
 
 def made_once(kind: str, name: str, make: Callable[[Path], None]) -> Path:
-    """The folder ``kind/name`` in the cache, filled by ``make`` if it is not there yet.
+    """Return the folder ``kind/name`` in the cache, filled by ``make`` if it is not there yet.
 
     It appears under its name only when it is complete, so that an interruption leaves nothing half made behind. Other
     processes that want the same, as those of torchrun do, wait for it.
@@ -31,26 +46,31 @@ def made_once(kind: str, name: str, make: Callable[[Path], None]) -> Path:
     folder = cache_folder() / kind / name
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder.with_name(f".{name}.lock")):
-        if not folder.is_dir():
-            _make(folder, make)
+    with _writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = folder.with_name(f".{name}.lock")
+        with locked_file(lock, wait=True):
+            try:
+                if not folder.is_dir():
+                    _make(folder, make)
+            finally:
+                lock.unlink(missing_ok=True)
     return folder
 
 
 @contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    with lock.open("w") as file:
-        # Where there are no locks, as in some network file systems, all make the same, and the first one counts.
-        with contextlib.suppress(ImportError, OSError):
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            # Those that wait have the file open; they look first whether there is anything left to do.
-            lock.unlink(missing_ok=True)
+def _writing(folder: Path) -> Iterator[None]:
+    """Add the folder, and what to do, to the errors of a disk that is full or cannot be written."""
+    try:
+        yield
+    except Exception as error:
+        found = os_error(error)
+        if found is None or found.errno not in CANNOT_WRITE:
+            raise
+        raise OSError(
+            f"cannot write {folder} in the cache: {found.strerror or found}; make room for it, or choose another "
+            f"folder for the cache with {VARIABLE}"
+        ) from error
 
 
 def _make(folder: Path, make: Callable[[Path], None]) -> None:

@@ -1,8 +1,11 @@
-"""What is on the disk, and not only on its way there."""
+"""Files that are on the disk and not only on their way there, and errors of disks."""
 
 import contextlib
 import os
+import re
 from pathlib import Path
+
+_RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def sync(folder: Path) -> None:
@@ -19,3 +22,14 @@ def sync(folder: Path) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
+
+
+def os_error(error: Exception) -> OSError | None:
+    """Return the operating system's error behind an exception; None for an exception of another kind.
+
+    The tokenizers library, which is written in Rust, raises a plain ``Exception`` for a full disk.
+    """
+    if isinstance(error, OSError):
+        return error
+    found = _RUST_ERROR.search(str(error)) if type(error) is Exception else None
+    return OSError(int(found[1]), os.strerror(int(found[1]))) if found else None

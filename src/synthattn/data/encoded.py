@@ -14,8 +14,13 @@ class Encoded(Sequence[NDArray[np.int64]]):
     """A list of texts as token ids, read from disk where they are needed."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.ends = _mapped(folder / f"{name}.ends", np.dtype(np.int64))
-        self.ids = _mapped(folder / f"{name}.ids", np.dtype((folder / f"{name}.dtype").read_text()))
+        try:
+            self.ends = _mapped(folder / f"{name}.ends", np.dtype(np.int64))
+            self.ids = _mapped(folder / f"{name}.ids", np.dtype((folder / f"{name}.dtype").read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise ValueError(f"{folder} is damaged ({error}); remove it, and it is made again") from error
+        if len(self.ids) != (int(self.ends[-1]) if len(self.ends) else 0):
+            raise ValueError(f"{folder} is damaged ({name} is cut short); remove it, and it is made again")
 
     def __len__(self) -> int:
         return len(self.ends)

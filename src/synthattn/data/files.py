@@ -5,17 +5,20 @@ lost or merged silently is found, if ever, after the training. Lines end at a li
 text mode also ends them at a carriage return, which shifts one side of parallel text against the other.
 """
 
+import contextlib
 import csv
 import gzip
 import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from synthattn.data.source import Record
+from synthattn.messages import listed
+from synthattn.regular_file import open_regular
 from synthattn.saved_file import DEEPEST, nests_deeper
 
 FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".json")
@@ -49,11 +52,6 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def shown(name: str) -> str:
-    """A file name as it can stand in a message of one line; names are bytes, and may hold anything."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
-
-
 def broken(name: str, line: int | None, what: str) -> ValueError:
     """The error about a file: name, line number, what is wrong and what to do."""
     place = name if line is None else f"{name}, line {line}"
@@ -71,7 +69,7 @@ def read_records(path: Path, name: str, note: Note) -> Iterator[Record]:
 
     Args:
         path: the file.
-        name: what messages call it, from ``shown``.
+        name: what messages call it, from ``printable``.
         note: is told what was decided for the user.
     """
     suffix = format_of(path.name)
@@ -133,7 +131,7 @@ def read_csv(path: Path, name: str, note: Note) -> Iterator[Record]:
                 columns = row
                 continue
             columns = [str(n) for n in range(len(row))]
-            note(f"{name}: the first row is no header, columns are {', '.join(columns)}")
+            note(f"{name}: the first row is no header, columns are {listed(columns)}")
         if len(row) != len(columns):
             raise _wrong_count(name, number, len(row), len(columns), "commas and quotes")
         yield Record(dict(zip(columns, row, strict=True)), f"{name}, line {number}")
@@ -219,8 +217,11 @@ def raw_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
         raise broken(name, None, "the file is empty; remove it or fetch it again")
 
 
-def _opened(path: Path) -> io.BufferedReader | gzip.GzipFile:
-    return gzip.GzipFile(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb")
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
+    """Open a file as bytes, unpacked where its name ends in ``.gz``."""
+    with open_regular(path) as file:
+        yield gzip.GzipFile(fileobj=file, mode="rb") if path.name.lower().endswith(".gz") else file
 
 
 def _check_start(line: bytes, file: io.BufferedReader | gzip.GzipFile, name: str) -> bytes:
@@ -288,8 +289,7 @@ def _check_header(columns: list[str], name: str) -> None:
         if not _COLUMN_NAME.fullmatch(cell) or _number(cell):
             raise broken(name, 1, f"{cell[:40]!r} is no name of a column; write a first row with the columns' names")
     if len(set(columns)) < len(columns):
-        twice = next(cell for cell in columns if columns.count(cell) > 1)
-        raise broken(name, 1, f"two columns are named {twice[:40]!r}; give every column its own name")
+        raise broken(name, 1, f"two columns are named {_repeated(columns)[:40]!r}; give every column its own name")
 
 
 def _number(cell: str) -> bool:
@@ -325,9 +325,14 @@ def _parsed(text: str, name: str, line: int) -> Any:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [key for key, _ in pairs]
-        raise ValueError(f"two values for {next(key for key in names if names.count(key) > 1)[:40]!r}")
+        raise ValueError(f"two values for {_repeated(key for key, _ in pairs)[:40]!r}")
     return fields
+
+
+def _repeated(names: Iterable[str]) -> str:
+    """Return the first of several names that occurs again."""
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))
 
 
 def _no_constant(text: str) -> Any:

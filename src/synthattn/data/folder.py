@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile, zip_longest
 from pathlib import Path
 
-from synthattn.data.files import broken, count_lines, format_of, read_lines, read_records, shown
+from synthattn.data.files import broken, count_lines, format_of, read_lines, read_records
 from synthattn.data.source import Record
-from synthattn.messages import suggestion
+from synthattn.messages import printable, suggestion
+from synthattn.regular_file import open_regular
 
 ROLES = {
     "train": ("train", "training"),
@@ -74,9 +75,9 @@ class FolderSource:
                 self.folder = self.path.parent
                 self._parts = {"train": (Part({"": self.path}),)}
                 if not format_of(self.path.name):
-                    self._note(f"{shown(self.path.name)}: read as text, one example a line")
+                    self._note(f"{printable(self.path.name)}: read as text, one example a line")
         except OSError as error:
-            raise broken(shown(str(path)), None, f"cannot be read: {error.strerror or error}") from None
+            raise broken(printable(str(path)), None, f"cannot be read: {error.strerror or error}") from None
 
     @property
     def name(self) -> str:
@@ -93,7 +94,7 @@ class FolderSource:
 
     def read(self, split: str) -> Iterator[Record]:
         if split not in self._parts:
-            raise ValueError(f"{shown(self.name)} has no split {split!r}{suggestion(split, self._parts)}")
+            raise ValueError(f"{printable(self.name)} has no split {split!r}{suggestion(split, self._parts)}")
         return self._read(self._parts[split])
 
     def fingerprint(self) -> str:
@@ -141,7 +142,7 @@ class FolderSource:
             raise ValueError(f"parallel files differ in their numbers of lines: {found}; find the line that is missing")
 
     def _called(self, path: Path) -> str:
-        return shown(str(path.relative_to(self.folder)))
+        return printable(str(path.relative_to(self.folder)))
 
     def _note(self, text: str) -> None:
         self._notes[text] = None
@@ -152,7 +153,7 @@ class FolderSource:
         for path in sorted(self.folder.iterdir()):
             stem = _stem(path.name).lower()
             if path.is_dir() or _ABOUT.match(path.name.lower()) or _LISTS.fullmatch(stem):
-                self._note(f"{shown(path.name)}: left out, no data")
+                self._note(f"{printable(path.name)}: left out, no data")
             else:
                 data.append(path)
         parallel = self._parallel(data)
@@ -167,7 +168,7 @@ class FolderSource:
             elif path not in used:
                 self._lone(path, parallel)
         if not found:
-            raise broken(shown(self.name), None, f"no data in this folder; {self._way_out()}")
+            raise broken(printable(self.name), None, f"no data in this folder; {self._way_out()}")
         return {stem: self._in_order(stem, parts) for stem, parts in found.items()}
 
     def _parallel(self, data: Iterable[Path]) -> list[tuple[str, Part]]:
@@ -194,8 +195,8 @@ class FolderSource:
         for _, part in parallel:
             if side in part.paths and _role(_stem(path.name)):
                 others = " and ".join(f".{other}" for other in part.paths if other != side)
-                raise broken(shown(path.name), None, f"there is no such file with {others}; add or remove one")
-        self._note(f"{shown(path.name)}: left out, not one of .txt, .tsv, .csv, .jsonl, .json")
+                raise broken(printable(path.name), None, f"there is no such file with {others}; add or remove one")
+        self._note(f"{printable(path.name)}: left out, not one of .txt, .tsv, .csv, .jsonl, .json")
 
     def _in_order(self, stem: str, parts: list[Part]) -> tuple[Part, ...]:
         parts = sorted(parts, key=lambda part: part.shard)
@@ -203,7 +204,7 @@ class FolderSource:
         if len(parts) > 1 and (len(numbers) < len(parts) or len({part.shards for part in parts}) > 1):
             _check_one([path for part in parts for path in part.paths.values()])
         if len(parts) < parts[0].shards:
-            self._note(f"{shown(stem)}: {len(parts)} of {parts[0].shards} shards")
+            self._note(f"{printable(stem)}: {len(parts)} of {parts[0].shards} shards")
         return tuple(parts)
 
     def _arranged(self, found: dict[str, tuple[Part, ...]]) -> dict[str, tuple[Part, ...]]:
@@ -213,7 +214,7 @@ class FolderSource:
         return {split: found[stem] for split, stem in names.items()}
 
     def _way_out(self) -> str:
-        inner = sorted(shown(path.name) for path in self.folder.iterdir() if path.is_dir() and path.name[0] != ".")
+        inner = sorted(printable(path.name) for path in self.folder.iterdir() if path.is_dir() and path.name[0] != ".")
         if inner:
             return f"give one of its folders: {', '.join(inner[:12])}"
         return "files are .txt, .tsv, .csv, .jsonl, .json, each also with .gz, or sides such as train.en and train.de"
@@ -251,15 +252,15 @@ def arrange(kinds: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
         elif len(matched) == 1 and len(mismatched) == 1:
             taken[role] = matched[0]
             others |= {f"{role}_matched": matched[0], f"{role}_mismatched": mismatched[0]}
-            notes.append(f"{role} is {shown(matched[0])}")
+            notes.append(f"{role} is {printable(matched[0])}")
         elif len(alike) == 1:
             taken[role] = alike[0]
-            notes.append(f"{role} is {shown(alike[0])}")
+            notes.append(f"{role} is {printable(alike[0])}")
         elif candidates:
-            notes.append(f"no split was taken for {role}: it could be {' or '.join(map(shown, candidates))}")
+            notes.append(f"no split was taken for {role}: it could be {' or '.join(map(printable, candidates))}")
     if len(kinds) == 1 and not taken:
         taken["train"] = next(iter(kinds))
-        notes.append(f"train is {shown(taken['train'])}, the only data")
+        notes.append(f"train is {printable(taken['train'])}, the only data")
     named = {*taken.values(), *others.values()}
     others |= {name: name for name in kinds if name not in named}
     return taken | others, tuple(notes)
@@ -306,7 +307,7 @@ def _without_shard(stem: str) -> tuple[str, int, int]:
 
 def _check_one(paths: list[Path]) -> None:
     if len(paths) > 1:
-        names = " and ".join(shown(path.name) for path in paths[:4])
+        names = " and ".join(printable(path.name) for path in paths[:4])
         raise ValueError(f"{names} are for the same split; remove one, or give the path of one file")
 
 
@@ -315,7 +316,7 @@ def _digest(path: Path, name: str) -> str:
         state = path.stat()
         key = (str(path.resolve()), state.st_size, state.st_mtime_ns)
         if key not in _digests:
-            with open(path, "rb") as file:
+            with open_regular(path) as file:
                 _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise broken(name, None, f"cannot be read: {error.strerror or error}") from None

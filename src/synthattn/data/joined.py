@@ -5,9 +5,8 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 
-from synthattn.data.files import shown
 from synthattn.data.source import Record, Source
-from synthattn.messages import suggestion
+from synthattn.messages import printable, suggestion
 
 TURNS = 20
 """Few: a text is read on across records, and where a turn ends is another source's."""
@@ -32,7 +31,7 @@ class Joined:
         first, *others = self.sources
         self.splits = tuple(split for split in first.splits if all(split in other.splits for other in others))
         if not self.splits:
-            found = "; ".join(f"{shown(source.name)} has {', '.join(source.splits)}" for source in self.sources)
+            found = "; ".join(f"{printable(source.name)} has {', '.join(source.splits)}" for source in self.sources)
             raise ValueError(f"no split is in all that is joined: {found}")
 
     @property
@@ -47,7 +46,7 @@ class Joined:
 
     def read(self, split: str) -> Iterator[Record]:
         if split not in self.splits:
-            raise ValueError(f"{shown(self.name)} has no split {split!r}{suggestion(split, self.splits)}")
+            raise ValueError(f"{printable(self.name)} has no split {split!r}{suggestion(split, self.splits)}")
         return self._read(split)
 
     def fingerprint(self) -> str:
@@ -75,5 +74,5 @@ def _read(source: Source, split: str) -> Iterator[Record]:
 
 
 def _of(source: Source, text: str) -> str:
-    name = shown(source.name)
+    name = printable(source.name)
     return text if text.startswith(name) else f"{name}: {text}"

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from synthattn.data.files import shown
 from synthattn.data.folder import FolderSource
 from synthattn.data.hub import CANONICAL, HubSource
 from synthattn.data.joined import Joined
 from synthattn.data.source import Record, Source
-from synthattn.messages import suggestion
+from synthattn.messages import listed, printable, suggestion
 
 
 def open_source(text: str) -> Source:
@@ -28,10 +27,10 @@ def open_source(text: str) -> Source:
 
         return open_builtin(text)
     if not text or "\0" in text:
-        raise ValueError(f"{shown(text)!r} is no source; write a path, hub:NAME or builtin:NAME")
-    path = Path(text).expanduser()
+        raise ValueError(f"{printable(text)!r} is no source; write a path, hub:NAME or builtin:NAME")
+    path = Path(os.path.expanduser(text))
     if not os.path.exists(path):
-        raise ValueError(f"there is no {shown(text)}{_near(path, text)}")
+        raise ValueError(f"there is no {printable(text)}{_near(path, text)}")
     return FolderSource(path, text)
 
 
@@ -145,7 +144,7 @@ class Columns:
 
     def _no_column(self, record: Record, field: str, column: str) -> ValueError:
         asks = f"{field}={self.columns[field]}"
-        known = ", ".join(shown(name) for name in record.fields)
+        known = listed(printable(name) for name in record.fields)
         return ValueError(f"{record.where}: no column {column!r}, which {asks} asks for; there are {known}")
 
 
@@ -155,8 +154,8 @@ def _near(path: Path, text: str) -> str:
         return f"; for the data set of the hub, write hub:{text}"
     write = "write a path, hub:NAME or builtin:NAME"
     try:
-        siblings = [shown(entry.name) for entry in path.parent.iterdir() if not entry.name.startswith(".")]
+        siblings = [printable(entry.name) for entry in path.parent.iterdir() if not entry.name.startswith(".")]
     except OSError:
-        return f", nor a folder {shown(str(path.parent))}; {write}"
+        return f", nor a folder {printable(str(path.parent))}; {write}"
     near = suggestion(path.name, siblings)
     return near if near.startswith("; did") else f"; {write}"

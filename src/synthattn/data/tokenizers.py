@@ -3,6 +3,7 @@
 All are saved as ``tokenizer.json``, which ``transformers.AutoTokenizer`` reads without any other library.
 """
 
+import contextlib
 import io
 import re
 import tempfile
@@ -114,12 +115,19 @@ def _unigram(texts: Iterator[str], vocab_size: int) -> Any:
     normalizer = _normalizer()
     trained = io.BytesIO()
     sentences = _distinct(piece for text in texts for piece in _pieces(normalizer.normalize_str(text)))
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="\n") as file:
+    with contextlib.ExitStack() as stack:
         characters: set[str] = set()
-        for sentence in sentences:
-            characters.update(sentence)
-            file.write(sentence + "\n")
-        file.flush()
+        try:
+            file = stack.enter_context(tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="\n"))
+            for sentence in sentences:
+                characters.update(sentence)
+                file.write(sentence + "\n")
+            file.flush()
+        except OSError as error:
+            raise ValueError(
+                f"cannot write the texts for SentencePiece into {tempfile.gettempdir()}: {error.strerror or error}; "
+                "make room there, or choose another folder with TMPDIR"
+            ) from error
         _train_unigram(Path(file.name), trained, vocab_size, len(characters))
     model = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
     pieces = [(model.id_to_piece(n), model.get_score(n)) for n in range(model.get_piece_size())]

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from synthattn.regular_file import open_regular
+
 
 def load_vectors(path: str | Path) -> dict[str, NDArray[np.float32]]:
     """The vectors of a text file as word2vec and GloVe write them: a word and its numbers on each line.
@@ -56,8 +58,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         # Binary, since a word may contain what Python takes for the end of a line.
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+        with open_regular(path) as file:
+            for number, line in enumerate(gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file, start=1):
                 text = line.decode().rstrip(" \r\n")
                 if text:
                     yield number, text

@@ -2,10 +2,17 @@
 
 import base64
 import hashlib
+import html
 from collections.abc import Mapping
-from html import escape
 from importlib import resources
 from string import Template
+
+from synthattn.messages import printable
+
+
+def escape(text: str) -> str:
+    """Return text as HTML: no tag, no attribute can begin or end in it, and no control character is in it."""
+    return html.escape(printable(text, lines=True))
 
 
 def document(

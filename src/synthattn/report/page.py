@@ -6,11 +6,10 @@ import difflib
 import json
 import math
 import textwrap
-from html import escape
 from typing import Any
 
 from synthattn.report import tables
-from synthattn.report.document import document, text_file
+from synthattn.report.document import document, escape, text_file
 from synthattn.report.picture import COLOURS, COSTS, scatter, shape
 from synthattn.report.results import Results, Variant
 

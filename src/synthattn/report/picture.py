@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 
+from synthattn.report.document import escape
 from synthattn.report.results import Results, Variant
 from synthattn.report.tables import TIMES, Number, digits, direction, fixed, megabytes, quantity, times
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from synthattn.messages import printable
 from synthattn.report.results import Difference, Published, Results, Score, Variant
 
 MINUS, TIMES, NOTHING = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
@@ -253,8 +254,11 @@ def _line(texts: list[str]) -> str:
 
 
 def safe(text: str) -> str:
-    """Of one line, and without what would end a cell or begin a tag."""
-    return " ".join(re.sub("<(?=[a-zA-Z/!?])", "&lt;", text.replace("|", "\\|")).split())
+    """Return text as one line of Markdown that ends no cell of a table and begins no tag or entity."""
+    text = re.sub("&(?=#?[a-zA-Z0-9]+;)", "&amp;", printable(text, lines=True))
+    text = re.sub("<(?=[a-zA-Z/!?])", "&lt;", text)
+    # A backslash before a bar would take back the one that escapes the bar.
+    return " ".join(re.sub(r"(\\*)\|", r"\1\1\|", text).split())
 
 
 def fixed(value: Number, places: int) -> str:

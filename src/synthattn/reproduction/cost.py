@@ -127,6 +127,4 @@ def show(chosen: Recipe, console: Any) -> None:
         f"{total:,.3g} hours in all on one A100 at {SHARE:.0%} of its {PEAK_TERAFLOPS:g} TFLOP/s in bfloat16; "
         f"torchrun --nproc-per-node N -m synthattn reproduce {chosen.table} --scale {chosen.scale} shares them among N",
         soft_wrap=True,
-        highlight=False,
-        markup=False,
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from synthattn.comparison.measure import measure, typical
 from synthattn.comparison.pictures import pictures
+from synthattn.data.locks import FolderInUseError, locked_folder
 from synthattn.metrics.corpus_vectors import corpus_vectors, save_vectors
 from synthattn.models.describe import describe
 from synthattn.report.results import Histogram
@@ -163,7 +164,7 @@ class Execution:
         shown = self.display(f"{job.part.name} {job.name}")
         try:
             found = train(settings, folder, shown, self.command(job), prepared, resume=again)
-        except (Stopped, KeyboardInterrupt):
+        except (Stopped, KeyboardInterrupt, FolderInUseError):
             raise
         except Exception as error:
             # Of several processes, the others would wait for this one in the middle of the run.
@@ -295,14 +296,16 @@ class Execution:
         path = self._vectors(part)
         if not self.main or path.is_file():
             return
+        prepared = self.prepared(part, settings)
         texts = (
             text
-            for one in self.prepared(part, settings).parts
+            for one in prepared.parts
             for example in examples(one.task, one.source, "train")
             for text in (example.source, example.target)
         )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_vectors(corpus_vectors(texts), path)
+        with locked_folder(path.parent, wait=True):  # a command that runs beside this one makes the same
+            if not path.is_file():
+                save_vectors(corpus_vectors(texts), path)
 
     def command(self, job: Job) -> str:
         words = ["synthattn", "reproduce", self.recipe.table, "--scale", self.recipe.scale]

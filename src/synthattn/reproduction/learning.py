@@ -1,9 +1,9 @@
 """Whether differences between rows are still closing when training ends: short runs favour what learns fast."""
 
-from html import escape
 from itertools import pairwise
 
 from synthattn.bench.plots import shortened
+from synthattn.report.document import escape
 from synthattn.report.picture import COLOURS, LETTER, Axis, svg_frame, svg_line, svg_text
 from synthattn.report.tables import signed, whole
 from synthattn.reproduction.outcome import Part

@@ -4,10 +4,9 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from synthattn.bench.plots import ROW, WIDTH, shortened
-from synthattn.report.document import document, text_file
+from synthattn.report.document import document, escape, text_file
 from synthattn.report.picture import COLOURS, GREY, LETTER, Axis, shape, svg_frame, svg_line, svg_text
 from synthattn.report.results import Difference, Histogram
 from synthattn.report.tables import NOTHING, Cell, digits, duration, signed

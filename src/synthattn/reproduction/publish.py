@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from synthattn.data.locks import locked_folder
 from synthattn.reproduction import analysis, entries, evidence, markdown, outcome, table1
 from synthattn.reproduction.markdown import PAGE, TABLE
 from synthattn.reproduction.page import page, page_of_table1
@@ -17,8 +18,14 @@ COMPUTED = ("table1", "analysis")
 def publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
     """Write the results, the table and the page of each table that has records, and the overview of all.
 
-    Where all tables are asked for and one has records, the others are there too, with what is published.
+    Where all tables are asked for and one has records, the others are there too, with what is published. Commands that
+    run side by side do this one after the other.
     """
+    with locked_folder(results, wait=True):
+        return _publish(results, names)
+
+
+def _publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
     found: list[outcome.Outcome] = []
     everything = set(TABLES) <= set(names) and (results / entries.RECORDS).is_dir()
     for name in names:

@@ -5,27 +5,19 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from synthattn.data.locks import locked_file
 from synthattn.reproduction.execute import Execution, Job, processes
 
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[bool]:
-    """Whether a run is this process's own, until the block ends, or the process, whatever it dies of."""
+    """Try to have a run for this process alone; the block is told whether it has it.
+
+    The lock is beside the folder: the one inside of it is for whoever trains there, see ``locked_folder``.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{folder.name}.lock").open("w") as file:
-        yield _locked(file.fileno())
-
-
-def _locked(file: int) -> bool:
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):  # where there are no locks, as in some network file systems, nothing is shared
-        return True
-    return True
+    with locked_file(folder.with_name(f"{folder.name}.lock")) as mine:
+        yield mine
 
 
 def shared(missing: Sequence[tuple[Execution, Job]], seconds: float = 5.0) -> Iterator[tuple[int, Execution, Job]]:

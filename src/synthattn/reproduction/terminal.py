@@ -24,6 +24,7 @@ from synthattn.reproduction.markdown import (
 )
 from synthattn.reproduction.outcome import Judgement, Outcome, Part, Verdict
 from synthattn.reproduction.table1 import Synthesized
+from synthattn.terminal import SafeConsole
 
 STYLES = {"better": "green", "worse": "red"}
 WORDS: dict[Judgement, str] = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not run": "dim"}
@@ -57,7 +58,7 @@ LAYOUTS = (
 
 def show(outcome: Outcome, console: Console | None = None) -> None:
     """Each part, as much of it as the terminal has room for, and the verdicts."""
-    console = console or Console()
+    console = console or SafeConsole()
     for part in outcome.parts:
         if not measures(part) and not any(map(trouble, part.rows)):
             # What was only looked at is drawn on the page.
@@ -77,7 +78,7 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
 
 def show_table1(rows: Sequence[Synthesized], console: Console | None = None) -> None:
     """What each synthesizing function looks at."""
-    console = console or Console()
+    console = console or SafeConsole()
     title = Text(TABLE1_TITLE)
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     # The paper's formulas need more room than there is.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from synthattn.data.source import Record
+from synthattn.messages import listed
 from synthattn.metrics.base import Metric
 
 Kind = Literal["seq2seq", "causal-lm", "span-corruption", "classification"]
@@ -81,7 +82,7 @@ class Task:
         for candidate in (name, *self.columns.get(name, ())):
             if candidate in record.fields:
                 return record.fields[candidate]
-        known = ", ".join(str(column) for column in record.fields)
+        known = listed(str(column) for column in record.fields)
         raise ValueError(
             f"{record.where}: no column {name!r} for {self.name}, there are {known}; name it: {name}=COLUMN"
         )

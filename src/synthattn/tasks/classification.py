@@ -1,15 +1,21 @@
 """Labelled texts for an encoder with a classifier: AG News, movie reviews, ListOps, anything with a label."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from synthattn.data.source import Record
+from synthattn.messages import listed, shortened
 from synthattn.metrics.base import Metric
 from synthattn.metrics.classification import Accuracy, MacroF1
 from synthattn.tasks.base import Example, Task
-from synthattn.tasks.labels import Labels
+from synthattn.tasks.labels import Labels, whole_number
 
 SHOWN = 12
 """Classes that a message names at most."""
+MANY = 20
+"""Fewer classes than this are never too many."""
+WARNED, REFUSED = 0.5, 0.9
+"""The share of examples with a label of their own from which on there is a warning, and nothing is trained."""
 
 
 class Classification(Task):
@@ -30,24 +36,42 @@ class Classification(Task):
     def __init__(self, labels: Labels | None = None) -> None:
         self.labels = labels
         self.origin = "the training split"
+        self.alone = 0.0
+        """The share of training examples whose label no other one has."""
+        self.doubt = ""
+        """One line about labels that are hardly classes, such as the numbers of an id column; empty for others."""
 
     def with_names(self, names: Sequence[str], origin: str) -> "Classification":
-        """The same task with these classes, in this order; ``origin`` is whose they are, for messages."""
+        """Return this task with these classes, in this order; ``origin`` says in messages whose they are."""
         task = type(self)(Labels(*names))
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        task.origin = f"{origin}: {', '.join(names[:SHOWN])}{more}"
+        task.origin = f"{origin}: {listed((shortened(name, 40) for name in names), SHOWN)}"
         return task
 
     def with_labels(self, records: Iterable[Record], split: str = "training") -> "Classification":
-        """The same task with all classes that occur, in the order of their numbers or names."""
-        found = {str(self.field(record, "label")).strip() for record in records}
-        if len(found) < 2:
-            raise ValueError(
-                f"{self.name} needs at least 2 classes, the {split} split has {', '.join(found) or 'none'}"
+        """Return this task with all classes that occur, in the order of their numbers or names."""
+        counts: Counter[str] = Counter()
+        columns: list[str] = []
+        for record in records:
+            counts[str(self.field(record, "label")).strip()] += 1
+            columns = columns or [str(column) for column in record.fields]
+        if len(counts) < 2:
+            found = ", ".join(shortened(name, 40) for name in counts) or "none"
+            raise ValueError(f"{self.name} needs at least 2 classes, the {split} split has {found}")
+        task = type(self)(Labels(*sorted(counts, key=_order)))
+        task.alone = sum(count == 1 for count in counts.values()) / counts.total()
+        if len(counts) >= MANY and task.alone >= WARNED:
+            read = next(name for name in ("label", *self.columns["label"]) if name in columns)
+            task.doubt = (
+                f"the {split} split has {len(counts):,} classes for {counts.total():,} examples, {task.alone:.0%} of "
+                f"which have a label of their own; is {read!r} the right column? Choose one with --columns "
+                f"label=COLUMN, there are {listed((shortened(column, 40) for column in columns), SHOWN)}"
             )
-        return type(self)(
-            Labels(*sorted(found, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)))
-        )
+        return task
+
+    def check_trainable(self) -> None:
+        """Refuse classes nearly all of which occur once, such as the numbers of an id column: none can be learned."""
+        if self.doubt and self.alone >= REFUSED:
+            raise ValueError(f"{self.name}: {self.doubt}")
 
     def examples(self, record: Record) -> Iterable[Example]:
         text = " ".join(self.text(record, "text").split())
@@ -56,15 +80,22 @@ class Classification(Task):
             yield Example(text, value, value, record.where)
             return
         # By name alone: here a class that is called "1" need not be number 1.
-        if value not in self.labels.names:
-            raise ValueError(f"{record.where}: label {value!r} does not occur in {self.origin}")
-        yield Example(text, value, self.labels.names.index(value), record.where)
+        number = self.labels.find(value)
+        if number is None:
+            raise ValueError(f"{record.where}: label {shortened(repr(value))} does not occur in {self.origin}")
+        yield Example(text, value, number, record.where)
 
     def parse(self, text: str, example: Example) -> int | str | None:
         return text.strip() if self.labels is None else self.labels.parse(text)
 
     def metrics(self) -> Sequence[Metric]:
         return Accuracy(), MacroF1()
+
+
+def _order(name: str) -> tuple[bool, int, str]:
+    """Return a key that sorts numbers by their size, before other names."""
+    number = whole_number(name)
+    return number is None, number or 0, name
 
 
 class ListOps(Classification):

@@ -2,7 +2,13 @@
 
 from typing import Any
 
-from synthattn.messages import suggestion
+from synthattn.messages import shortened, suggestion
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that a text of decimal digits is; None for any other text."""
+    # Beyond some thousand digits, Python refuses to convert them.
+    return int(text) if text.isdecimal() and len(text) <= 100 else None
 
 
 class Labels:
@@ -13,24 +19,31 @@ class Labels:
 
     def __init__(self, *names: str) -> None:
         self.names = names
+        # Of names that are equal, the first one counts.
+        self._numbers = {name: n for n, name in reversed(list(enumerate(names)))}
+        self._lowered = {name.lower(): n for n, name in reversed(list(enumerate(names)))}
 
     def __len__(self) -> int:
         return len(self.names)
 
+    def find(self, name: str) -> int | None:
+        """Return the number of the class with exactly this name, None where there is none."""
+        return self._numbers.get(name)
+
     def number(self, value: Any, where: str) -> int:
+        """Return the number of the class that a file's value stands for."""
         if isinstance(value, bool) and len(self.names) == 2:
             return int(value)
         text = str(value).strip()
-        if text in self.names:
-            return self.names.index(text)
-        lowered = [name.lower() for name in self.names]
-        if text.lower() in lowered:
-            return lowered.index(text.lower())
-        if text.removesuffix(".0").isdigit() and int(text.removesuffix(".0")) < len(self.names):
-            return int(text.removesuffix(".0"))
-        raise ValueError(f"{where}: unknown label {value!r}{suggestion(text, self.names)}")
+        for found in (self._numbers.get(text), self._lowered.get(text.lower()), self._written_as_number(text)):
+            if found is not None:
+                return found
+        raise ValueError(f"{where}: unknown label {shortened(repr(value))}{suggestion(text, self.names)}")
 
     def parse(self, text: str) -> int | None:
-        """The class that a generated text names, None where it names none."""
-        text = text.strip()
-        return self.names.index(text) if text in self.names else None
+        """Return the class that a generated text names, None where it names none."""
+        return self.find(text.strip())
+
+    def _written_as_number(self, text: str) -> int | None:
+        number = whole_number(text.removesuffix(".0"))
+        return number if number is not None and number < len(self.names) else None

@@ -139,7 +139,7 @@ def examine(
         source.name,
         task.name,
         source.fingerprint(),
-        list(source.notes),
+        [*source.notes, *([task.doubt] if isinstance(task, Classification) and task.doubt else [])],
         [reports[name] for name in order],
         len(trained),
         tokenizer,

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,9 @@ from synthattn.saved_file import read_json
 SEAL = "seal.json"
 PREFIX = "checkpoint-"
 WEIGHTS = "model.safetensors"
+NEEDED = (WEIGHTS, "trainer_state.json")
+"""Files that every checkpoint has, whatever was trained."""
+_NAME = re.compile(rf"{PREFIX}(0|[1-9][0-9]{{0,17}})")
 
 
 def step_of(folder: Path) -> int:
@@ -27,8 +31,18 @@ def step_of(folder: Path) -> int:
 
 def checkpoints(run: Path) -> list[Path]:
     """All checkpoints of a run, whole or not, the newest first."""
-    found = [f for f in run.glob(f"{PREFIX}*") if f.is_dir() and f.name.removeprefix(PREFIX).isdigit()]
+    found = [folder for folder in run.glob(f"{PREFIX}*") if folder.is_dir() and _NAME.fullmatch(folder.name)]
     return sorted(found, key=step_of, reverse=True)
+
+
+def remove(folder: Path) -> None:
+    """Remove a checkpoint; of a link to one that the user keeps elsewhere, the link alone."""
+    if folder.is_symlink():
+        folder.unlink()
+        return
+    # The seal first: what is left after an interruption is not taken for a checkpoint.
+    (folder / SEAL).unlink(missing_ok=True)
+    shutil.rmtree(folder)
 
 
 def seal(folder: Path) -> None:
@@ -50,6 +64,9 @@ def damage(folder: Path) -> str | None:
         return "is only half written"
     except (OSError, ValueError, TypeError, AttributeError) as error:
         return f"cannot be read: {error}"
+    missing = [name for name in NEEDED if name not in content]
+    if missing:
+        return f"has a seal without {missing[0]}"
     for name, size, checksum in wanted:
         file = folder / name
         if not file.is_file():
@@ -80,9 +97,7 @@ def prune(run: Path, keep: int, best: int | None, every: int, last: int) -> None
     planned = [folder for folder in whole if step_of(folder) % every == 0 or step_of(folder) == last]
     for folder in whole[1:]:
         if folder not in planned[:keep] and step_of(folder) != best:
-            # The seal first: what is left after an interruption is not taken for a checkpoint.
-            (folder / SEAL).unlink()
-            shutil.rmtree(folder)
+            remove(folder)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """From settings to what a model learns from and is judged by: tasks, a tokenizer, and examples as token ids."""
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -156,6 +157,7 @@ def prepare(
         "validation_inputs": len(validation),
     }
     notes = [note for part in parts for note in part.source.notes]
+    notes += [part.task.doubt for part in parts if isinstance(part.task, Classification) and part.task.doubt]
     for split, found in encoded.items():
         facts[split] = [asdict(one.counts) for one in found]
         for part, one in zip(parts, found, strict=True):
@@ -204,6 +206,7 @@ def _part(settings: DataSettings, task: Task, place: str) -> Part:
         raise ValueError(f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*")
     if isinstance(task, Classification):
         task = task.with_labels(source.read("train"))
+        task.check_trainable()
     return Part(task, source)
 
 
@@ -235,7 +238,7 @@ def _places(settings: DataSettings) -> Iterator[tuple[str, str]]:
     if settings.source.startswith("hub:"):
         yield from ((name, f"{settings.source}/{_short(name)}") for name in names)
         return
-    folder = Path(settings.source).expanduser()
+    folder = Path(os.path.expanduser(settings.source))
     if not folder.is_dir():
         raise ValueError(f"{settings.task} needs a folder with a folder for each task, there is none at {folder}")
     found = {_short(entry.name): entry for entry in sorted(folder.iterdir()) if entry.is_dir()}

@@ -6,6 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from transformers import TrainerCallback
 
+from synthattn.messages import printable
+
 
 @runtime_checkable  # so that checked tests can check it
 class Display(Protocol):
@@ -46,7 +48,7 @@ class Lines:
         self.last = 0.0
 
     def note(self, text: str) -> None:
-        print(f"{self.prefix}{text}", file=sys.stderr, flush=True)
+        print(printable(f"{self.prefix}{text}"), file=sys.stderr, flush=True)
 
     def step(self, step: int, steps: int, facts: dict[str, str]) -> None:
         if self._due(step == steps):
@@ -78,7 +80,7 @@ class Bar:
         self.task = self.progress.add_task(name, total=None, facts="")
 
     def note(self, text: str) -> None:
-        self.progress.console.print(text, markup=False, highlight=False)
+        self.progress.console.print(text)
 
     def step(self, step: int, steps: int, facts: dict[str, str]) -> None:
         shown = "  ".join(f"{name} {value}" for name, value in facts.items())
@@ -93,16 +95,17 @@ class Bar:
 
 
 def new_progress() -> Any:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from synthattn.terminal import SafeConsole
+
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[facts]}"),
+        TextColumn("{task.fields[facts]}", markup=False),
         TimeRemainingColumn(compact=True),
-        console=Console(stderr=True),
+        console=SafeConsole(stderr=True),
     )
 
 

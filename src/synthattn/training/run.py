@@ -16,7 +16,8 @@ import yaml
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
 
 from synthattn.data.batching import TokenBatches
-from synthattn.messages import out_of_memory
+from synthattn.data.locks import LOCK, locked_folder
+from synthattn.messages import out_of_memory, printable
 from synthattn.metrics.vectors import check_vectors
 from synthattn.tasks import find_tasks
 from synthattn.tasks.inputs import RunBatches
@@ -70,10 +71,26 @@ def train(
         command: what the user typed, for the record.
         prepared: the data, where several runs share it.
         resume: go on with what is in the folder, from the last whole checkpoint.
+
+    Raises:
+        FolderInUseError: if another process writes into the folder.
     """
     display = display or Quiet()
-    check_hardware(settings.training)
+    # Of several processes that torchrun has started, the first one writes.
     main = int(os.environ.get("RANK", "0")) == 0
+    try:
+        check_hardware(settings.training)
+        check_names(run, settings)
+        with locked_folder(run) if main else contextlib.nullcontext():
+            return _train_alone(settings, run, display, command, prepared, resume, main)
+    finally:
+        display.close()
+
+
+def _train_alone(
+    settings: Settings, run: Path, display: Display, command: str, prepared: Prepared | None, resume: bool, main: bool
+) -> record.Record:
+    """Train in a folder that no other process writes into; a failure is written into the record."""
     found = _begin(settings, run, command, resume, main)
     if found.status == "done":
         if main:
@@ -93,8 +110,6 @@ def train(
                 if not found.times.get("starts"):  # a mistake in the command: the folder can be used again
                     (run / SETTINGS).unlink(missing_ok=True)
         raise
-    finally:
-        display.close()
 
 
 def saved_settings(run: Path) -> Settings:
@@ -152,10 +167,9 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
     if not main:  # the first process makes the folder
         return record.Record(seed=settings.training.seed)
     # A start that was killed at once leaves no settings, which are written last: there is nothing to go on with.
-    begun = {record.FILE, f"{record.FILE}.part", f"{SETTINGS}.part"}
-    if run.exists() and any(entry.name not in begun for entry in run.iterdir()):
+    begun = {LOCK, record.FILE, f"{record.FILE}.part", f"{SETTINGS}.part"}
+    if any(entry.name not in begun for entry in run.iterdir()):
         raise ValueError(f"{run} is not empty; choose another folder, or go on with --resume {run}")
-    run.mkdir(parents=True, exist_ok=True)
     found = record.Record(
         command=command,
         settings=as_dict(settings),
@@ -215,9 +229,9 @@ def _train(
 
 
 def _tidy(run: Path) -> None:
-    """What is left of training is of no more use; the model is kept."""
+    """Remove the checkpoints of a run that is done; the model is kept."""
     for folder in checkpoints.checkpoints(run):
-        shutil.rmtree(folder)
+        checkpoints.remove(folder)
 
 
 def prepare_data(settings: Settings) -> Prepared:
@@ -425,6 +439,15 @@ def _finish(
     # Before the model is there: afterwards nobody would know which weights it has.
     found.save(run)
     unfinished.rename(run / MODEL)
+
+
+def check_names(folder: Path, settings: Settings) -> None:
+    """Refuse names that no record can hold, and no library can write a model to: before training, not after."""
+    for name in (str(folder), settings.data.source, settings.model.start or ""):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the name {printable(name)} is not UTF-8; rename it, or choose another") from None
 
 
 def check_hardware(training: TrainingSettings) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +180,7 @@ class SynthesizerTrainer(Trainer):
         folder = run / f"{checkpoints.PREFIX}{self.state.global_step}"
         # Left over from before an interruption: what is written now must not mix with it.
         if self.args.should_save and folder.exists():
-            shutil.rmtree(folder)
+            checkpoints.remove(folder)
         self.accelerator.wait_for_everyone()
         with checkpoints.writing(f"a checkpoint at step {self.state.global_step}", run, folder):
             super()._save_checkpoint(model, trial)
