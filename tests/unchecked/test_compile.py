@@ -1,6 +1,7 @@
 """torch.compile and torch.export agree with eager, for every spec and every length up to and including the longest."""
 
 import shutil
+from typing import Any
 
 import pytest
 import torch
@@ -82,7 +83,7 @@ def test_traced_by_jit(spec, gradients):
     """Its own check passes: the graph is the same with and without gradients."""
     layer, x = make(spec, torch.float32).eval(), tokens(dtype=torch.float32)
     with torch.set_grad_enabled(gradients):
-        traced = torch.jit.trace(layer, (x,))
+        traced: Any = torch.jit.trace(layer, (x,))
     other = tokens(seed=4, dtype=torch.float32)
     torch.testing.assert_close(traced(other), layer(other))
 

@@ -1,0 +1,174 @@
+"""Compare the speed of two versions of this package, which take turns in one run.
+
+``python tools/compare_installs.py OLD NEW`` takes the ``src`` folders of two checkouts with compiled kernels. It prints
+for each case the time of OLD divided by that of NEW: below 1, NEW is slower. Run it on a quiet machine. A case is timed
+in rounds; in each, both versions run it, first one and then the other. The ratio is the median over rounds.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+SPECS = (
+    "vanilla,dense,random,fixed_random,factorized_random,factorized_dense,random+vanilla,dense+vanilla,random+dense,"
+    "factorized_random+vanilla,vanilla+relative,dense(window=15)"
+)
+MASKS = ("full", "causal", "padded")
+SECONDS = 0.15
+"""How long a version runs a case in each round."""
+
+
+def cases(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for shape, spec, mode in itertools.product(
+        given.shapes.split(","), given.attention.split(","), given.modes.split(",")
+    ):
+        if mode == "generate":
+            continue
+        batch, length = map(int, shape.split("x"))
+        for mask in given.masks.split(","):
+            yield {"spec": spec, "batch": batch, "length": length, "mode": mode, "mask": mask}
+    if "generate" in given.modes:
+        for spec in given.attention.split(","):
+            yield {"spec": spec, "batch": 8, "length": 64, "mode": "generate", "mask": "full"}
+
+
+class Worker:
+    """A process with one version of the package."""
+
+    def __init__(self, source: str) -> None:
+        environment = os.environ | {"PYTHONPATH": source, "GOMP_SPINCOUNT": "10000"}
+        command = [sys.executable, __file__, "--work"]
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, message: dict[str, Any]) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"a worker ended with code {self.process.wait()} at {message}")
+        return json.loads(answer)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("old", help="the src folder of a checkout")
+    parser.add_argument("new", help="the src folder of another one")
+    parser.add_argument("--shapes", default="64x128,16x512,4x2048", help="batch x length, several with commas")
+    parser.add_argument("--attention", default=SPECS)
+    parser.add_argument("--modes", default="eval,train,generate")
+    parser.add_argument("--masks", default=",".join(MASKS))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--least", type=float, default=0.98, help="exit with 1 if a ratio is below")
+    parser.add_argument("--json", help="a file for all ratios")
+    given = parser.parse_args()
+    workers = [Worker(given.old), Worker(given.new)]
+    found, low = [], []
+    for case in cases(given):
+        times: list[list[float]] = [[], []]
+        for worker in workers:
+            worker.ask({"prepare": case})
+        for number in range(given.rounds):
+            for n in (0, 1) if number % 2 == 0 else (1, 0):
+                times[n].append(workers[n].ask({"time": True}))
+        ratios = sorted(old / new for old, new in zip(*times, strict=True))
+        ratio = statistics.median(ratios)
+        name = " ".join(str(case[key]) for key in ("mode", "mask", "spec")) + f" {case['batch']}x{case['length']}"
+        milliseconds = statistics.median(times[1]) * 1e3
+        print(f"{ratio:6.3f}  ({ratios[0]:.3f} to {ratios[-1]:.3f})  {milliseconds:9.2f} ms  {name}", flush=True)
+        found.append(case | {"ratio": ratio, "ratios": ratios, "milliseconds": milliseconds})
+        if ratio < given.least:
+            low.append(name)
+    median = statistics.median(one["ratio"] for one in found)
+    print(f"{len(found)} cases, median {median:.3f}; below {given.least}: {', '.join(low) or 'none'}")
+    if given.json:
+        with open(given.json, "w") as file:
+            json.dump(found, file, indent=1)
+    return 1 if low else 0
+
+
+# In a worker ----------------------------------------------------------------------------------------------------
+
+
+def work() -> None:
+    step: Any = None
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "prepare" in message:
+            step = prepare(message["prepare"])
+            step()
+            step()
+            print("true", flush=True)
+            continue
+        start, count = time.perf_counter(), 0
+        while count == 0 or time.perf_counter() - start < SECONDS:
+            step()
+            count += 1
+        print(json.dumps((time.perf_counter() - start) / count), flush=True)
+
+
+def prepare(case: dict[str, Any]) -> Any:
+    """Return a function that runs the case once."""
+    import torch
+
+    torch.manual_seed(0)
+    if case["mode"] == "generate":
+        return prepare_generation(case)
+    from synthattn import SyntheticAttention
+
+    batch, length = case["batch"], case["length"]
+    layer = SyntheticAttention(512, 8, case["spec"], max_length=length)
+    x = torch.randn(batch, length, 512)
+    masks: dict[str, Any] = {}
+    if case["mask"] == "causal":
+        masks["is_causal"] = True
+    if case["mask"] == "padded":
+        lengths = torch.linspace(length // 2, length, batch).long()
+        masks["key_padding_mask"] = torch.arange(length)[None] >= lengths[:, None]
+    if case["mode"] == "eval":
+        layer.eval()
+
+        def evaluate() -> None:
+            with torch.no_grad():
+                layer(x, **masks)
+
+        return evaluate
+    x.requires_grad_()
+    above = torch.randn(batch, length, 512)
+
+    def train() -> None:
+        layer(x, **masks).backward(above)
+        for parameter in (*layer.parameters(), x):
+            parameter.grad = None
+
+    return train
+
+
+def prepare_generation(case: dict[str, Any]) -> Any:
+    import torch
+
+    from synthattn.models import SynthesizerForConditionalGeneration, presets
+
+    config = presets.demo(case["spec"], vocab_size=8000, max_position_embeddings=128)
+    model = SynthesizerForConditionalGeneration(config).eval()
+    source = torch.randint(2, 8000, (case["batch"], 32))
+
+    def generate() -> None:
+        with torch.no_grad():
+            model.generate(source, max_new_tokens=case["length"], min_new_tokens=case["length"], num_beams=1)
+
+    return generate
+
+
+if __name__ == "__main__":
+    sys.exit(work() if "--work" in sys.argv else main())
