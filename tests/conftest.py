@@ -3,7 +3,14 @@ import os
 # Some virtual machines announce AMX but cannot run it, and oneDNN's half-precision products crash there.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
+import pytest
 import torch
 
 # One thread makes the sums of the tests reproducible, and the tests faster: their tensors are small.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _fused_for_any_number_of_keys(monkeypatch):
+    """Small inputs take torch's fused kernel, too, which most tests could not reach otherwise."""
+    monkeypatch.setattr("synthattn.attend.FUSED_KEYS", 0)

@@ -47,6 +47,14 @@ def path(calls: list[str], spec: str, training: bool = True, dtype=torch.float64
     return ", ".join(calls)
 
 
+def test_torch_s_fused_kernel_is_not_for_few_keys(calls, monkeypatch):
+    """It has lanes for 16 keys, and loses NaN where there are fewer."""
+    monkeypatch.setattr(attend, "FUSED_KEYS", LENGTH + 1)
+    assert path(calls, "vanilla") == "plain"
+    monkeypatch.setattr(attend, "FUSED_KEYS", LENGTH)
+    assert path(calls, "vanilla") == "fused"
+
+
 def test_which_path_runs_when(calls):
     assert path(calls, "random") == "batch-free"
     assert path(calls, "random", is_causal=True) == "batch-free"

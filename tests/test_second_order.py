@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from helpers import HEADS, LENGTH, SPECS, blockwise_for_all, make, needs_kernels, padding, tokens
-from synthattn import batch_free, native
+from synthattn import attend, batch_free, native
 from synthattn.layers.linformer import Linformer
 
+FUSED_KEYS = attend.FUSED_KEYS  # as it is outside of the tests
 MASKS = {
     "full": {},
     "causal": {"is_causal": True},
@@ -25,6 +26,7 @@ MASKS = {
 def path(name: str) -> Iterator[None]:
     """Send inputs of any size through one kind of execution path; ``small`` leaves the thresholds as they are."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attend, "FUSED_KEYS", FUSED_KEYS)
         if name == "small":
             yield
         elif name == "native":

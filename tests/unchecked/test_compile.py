@@ -20,7 +20,7 @@ def _thresholds_among_the_lengths(monkeypatch):
     monkeypatch.setattr(native, "LARGE", HEADS * 20 * 20)
     monkeypatch.setattr(batch_free, "LARGE", HEADS * 20 * 20)
     monkeypatch.setattr(batch_free, "CAUSAL_BLOCK", 12)
-    assert min(LENGTHS) < attend.FUSED_KEYS < max(LENGTHS)
+    monkeypatch.setattr(attend, "FUSED_KEYS", 16)
 
 
 def check(layer, compiled, **masks):

@@ -55,8 +55,13 @@ def seal(folder: Path) -> None:
     write_text(folder / SEAL, json.dumps(content))
 
 
-def damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint, in a few words; None where it is whole."""
+def damage(folder: Path, needed: Iterable[str] = NEEDED) -> str | None:
+    """Return what is wrong with a sealed folder, in a few words; None where it is whole.
+
+    Args:
+        folder: a checkpoint, or another folder with a seal.
+        needed: the files that the seal must name.
+    """
     try:
         content = read_json(folder / SEAL)
         wanted = [(name, size, checksum) for name, (size, checksum) in content.items()]
@@ -64,7 +69,7 @@ def damage(folder: Path) -> str | None:
         return "is only half written"
     except (OSError, ValueError, TypeError, AttributeError) as error:
         return f"cannot be read: {error}"
-    missing = [name for name in NEEDED if name not in content]
+    missing = [name for name in needed if name not in content]
     if missing:
         return f"has a seal without {missing[0]}"
     for name, size, checksum in wanted:

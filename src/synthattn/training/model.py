@@ -74,7 +74,8 @@ def load(folder: Path, config: SynthesizerConfig | None = None) -> SynthesizerPr
     check_size(config)
     check_weights(folder, lambda: MODELS[kind](config), config)
     check_generation(folder, config)
-    if (folder / checkpoints.SEAL).exists() and (wrong := checkpoints.damage(folder)) is not None:
+    weights = [file.name for file in folder.glob("*.safetensors")]
+    if (folder / checkpoints.SEAL).exists() and (wrong := checkpoints.damage(folder, weights)) is not None:
         raise ValueError(
             f"{folder} {wrong}: it is not as it was written; copy it again, or, if you changed it yourself, delete "
             f"{folder / checkpoints.SEAL}"
