@@ -223,7 +223,8 @@ def test_generate_escapes_answers_for_a_terminal_alone(terminal: bool, tmp_path:
     answer = "a\x1b[2Jb\u202e\rc"
     monkeypatch.setattr(generate, "load", lambda folder: _Model())
     monkeypatch.setattr(generate, "placed", lambda model: model)
-    monkeypatch.setattr(generate, "load_tokenizer", lambda folder: None)
+    monkeypatch.setattr(generate, "load_tokenizer_of", lambda folder: None)
+    monkeypatch.setattr(generate, "check_answers", lambda model, folder: None)
     monkeypatch.setattr(generate, "_answers", lambda *arguments: iter([answer]))
     (tmp_path / "lines").write_text("one\n")
     reading, writing = pty.openpty() if terminal else os.pipe()
