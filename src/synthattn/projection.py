@@ -1,7 +1,12 @@
 """Projections of tokens, ``W x + b``: their product by the fastest way, where it is nothing but a product."""
 
-import torch.nn.modules.module as _everywhere
 from torch import Tensor, nn
+from torch.nn.modules.module import (
+    _global_backward_hooks,
+    _global_backward_pre_hooks,
+    _global_forward_hooks,
+    _global_forward_pre_hooks,
+)
 
 from synthattn.native import thin
 from synthattn.shapes import Float
@@ -27,10 +32,10 @@ def is_watched(module: nn.Module) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or _everywhere._global_forward_hooks
-        or _everywhere._global_forward_pre_hooks
-        or _everywhere._global_backward_hooks
-        or _everywhere._global_backward_pre_hooks
+        or _global_forward_hooks
+        or _global_forward_pre_hooks
+        or _global_backward_hooks
+        or _global_backward_pre_hooks
         or "forward" in module.__dict__
     )
 

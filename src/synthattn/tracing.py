@@ -1,20 +1,23 @@
-"""When code must not ask what is in a tensor."""
+"""Detection of tracing, where the values of a tensor cannot be read."""
 
-import torch
 from torch import Tensor
+from torch._C import _are_functorch_transforms_active, _is_tracing
+from torch._subclasses import FakeTensor
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 
 def traced(tensor: Tensor) -> bool:
-    """True where values are not there to be looked at, or a plain formula is what the tracer needs.
+    """Return True where values are not there to be looked at, or a plain formula is what the tracer needs.
 
     That is in ``torch.compile``, ``torch.export`` and ``torch.jit.trace``, on the meta device and of fake tensors, and
     under the transforms of ``torch.func``.
     """
     return (
-        torch.compiler.is_compiling()
-        or torch._C._is_tracing()
+        is_compiling()
+        or _is_tracing()
         or tensor.is_meta
-        or isinstance(tensor, torch._subclasses.FakeTensor)
-        or torch._C._are_functorch_transforms_active()
-        or torch.autograd.forward_ad._current_level >= 0
+        or isinstance(tensor, FakeTensor)
+        or _are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
     )

@@ -78,18 +78,18 @@ def check_projected_memory(
         key_width: the width of the keys of this layer, 0 where it reads none.
         width: the width of the values of this layer.
     """
-    for name, part in (("keys", keys), ("values", values)):
-        if part is not None or name == "values":
-            check_tensor(f"{name} of memory", part)
+    check_tensor("values of memory", values)
+    if keys is not None:
+        check_tensor("keys of memory", keys)
     if (keys is None) != (key_width == 0):
         raise ValueError(f"memory was remembered {'without' if keys is None else 'with'} keys, by another layer")
     if values.dim() == 4 and values.shape[0] != batch:
         raise ValueError(f"x has {batch} examples, memory has {values.shape[0]}")
-    length = values.shape[2] if values.dim() == 4 else 0
-    for name, tensor, size in (("keys", keys, key_width), ("values", values, width)):
+    length = values.shape[-2] if values.dim() > 1 else 0
+    for name, tensor, size in (("values", values, width), ("keys", keys, key_width)):
         if tensor is None:
             continue
-        if tuple(tensor.shape) != (batch, heads, length, size) or length == 0:
+        if tensor.shape != (batch, heads, length, size) or length == 0:
             raise ValueError(
                 f"memory has {name} of shape {tuple(tensor.shape)}, this layer needs (batch, heads, tokens, width) = "
                 f"({batch}, {heads}, {length or 'at least 1'}, {size}); it was remembered by another layer"

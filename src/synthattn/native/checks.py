@@ -9,15 +9,29 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+_FLOAT, _STRIDED = torch.float32, torch.strided
+
 
 def are_plain_floats(tensor: Tensor) -> bool:
     """Return True if the tensor is float32 memory of the CPU that can be read as it lies, row by row."""
     return (
-        tensor.dtype is torch.float32
+        tensor.dtype is _FLOAT
         and tensor.is_cpu
-        and tensor.layout is torch.strided
+        and tensor.layout is _STRIDED
         and not tensor.is_neg()  # its memory holds the numbers with the other sign
         and tensor.data_ptr() != 0  # it is 0 where the tensor is empty, or its storage was resized to nothing
+    )
+
+
+def are_whole_floats(tensor: Tensor) -> bool:
+    """Return True if the tensor is float32 memory of the CPU without gaps. Asked some hundred times for each token."""
+    return (
+        tensor.dtype is _FLOAT
+        and tensor.is_cpu
+        and tensor.layout is _STRIDED
+        and tensor.is_contiguous()
+        and not tensor.is_neg()
+        and tensor.data_ptr() != 0
     )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from torch.utils.flop_counter import register_flop_formula
 
-from synthattn.native.checks import are_plain_floats, check_tensors
+from synthattn.native.checks import are_whole_floats, check_tensors
 from synthattn.native.kernel import register
 from synthattn.native.library import load, loaded
 from synthattn.tracing import traced
@@ -22,12 +22,11 @@ MOST_ROWS = 32
 LEAST_SIZE = 2**12
 # For so few multiplications a second thread is not worth waking.
 ALONE = 2**16
-NOT_WHOLE = "x, weight and bias must be float32 tensors on the CPU that are not empty"
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     """Return ``x @ weight.T + bias``, or None where torch's own product is the one to use."""
-    if not _applies(x, weight, bias) or _product_fault(x, weight, bias) is not None:
+    if not _applies(x, weight, bias) or not _can_multiply(x, weight, bias):
         return None
     if x.numel() > MOST_ROWS * x.shape[-1] or weight.numel() < LEAST_SIZE:
         return None
@@ -36,7 +35,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
 
 def norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor | None:
     """Return ``x / sqrt(mean(x ** 2) + eps) * weight``, or None where torch's own norm is the one to use."""
-    if not _applies(x, weight, None) or _norm_fault(x, weight) is not None:
+    if not _applies(x, weight, None) or not _can_normalise(x, weight):
         return None
     return RMS_NORM(x, weight, eps) if _is_observed() else _norm(x, weight, eps)
 
@@ -54,37 +53,36 @@ def _applies(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> bool:
     )
 
 
-def _product_fault(x: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:
-    """Return what keeps the kernel from multiplying these tensors; None where nothing does."""
-    if not (_are_whole_floats(x) and _are_whole_floats(weight) and (bias is None or _are_whole_floats(bias))):
-        return NOT_WHOLE
-    if weight.dim() != 2 or x.dim() < 1 or x.shape[-1] != weight.shape[1]:
-        return f"x {tuple(x.shape)} and weight {tuple(weight.shape)} must have the same last axis"
-    if bias is not None and bias.shape != weight.shape[:1]:
-        return f"bias must have shape ({weight.shape[0]},), got {tuple(bias.shape)}"
-    return None
+def _can_multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Return True if the kernel can multiply these tensors. Every call of it comes after this."""
+    return (
+        are_whole_floats(x)
+        and are_whole_floats(weight)
+        and weight.dim() == 2
+        and x.dim() > 0
+        and x.shape[-1] == weight.shape[1]
+        and (bias is None or (are_whole_floats(bias) and bias.shape == weight.shape[:1]))
+    )
 
 
-def _norm_fault(x: Tensor, weight: Tensor | None) -> str | None:
-    """Return what keeps the kernel from normalising these tensors; None where nothing does."""
-    if not (_are_whole_floats(x) and (weight is None or _are_whole_floats(weight))):
-        return NOT_WHOLE
-    if x.dim() < 1 or (weight is not None and weight.shape != x.shape[-1:]):
-        return f"weight must have shape {tuple(x.shape[-1:])}, got {() if weight is None else tuple(weight.shape)}"
-    return None
-
-
-def _are_whole_floats(tensor: Tensor) -> bool:
-    return are_plain_floats(tensor) and tensor.is_contiguous()
+def _can_normalise(x: Tensor, weight: Tensor | None) -> bool:
+    """Return True if the kernel can normalise these tensors. Every call of it comes after this."""
+    return (
+        are_whole_floats(x)
+        and x.dim() > 0
+        and (weight is None or (are_whole_floats(weight) and weight.shape == x.shape[-1:]))
+    )
 
 
 def thin_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Implement ``torch.ops.synthattn.thin_product``, for tensors of any strides."""
     check_tensors(x=x, weight=weight)
     x, weight, bias = x.contiguous(), weight.contiguous(), None if bias is None else bias.contiguous()
-    fault = _product_fault(x, weight, bias)
-    if fault is not None:
-        raise ValueError(fault)
+    if not _can_multiply(x, weight, bias):
+        raise ValueError(
+            f"thin_product takes float32 tensors on the CPU, not empty, of shapes (..., depth), (columns, depth) and "
+            f"(columns,), got {_described(x, weight, bias)}"
+        )
     return _product(x, weight, bias)
 
 
@@ -92,10 +90,17 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """Implement ``torch.ops.synthattn.rms_norm``, for tensors of any strides."""
     check_tensors(x=x)
     x, weight = x.contiguous(), None if weight is None else weight.contiguous()
-    fault = _norm_fault(x, weight)
-    if fault is not None:
-        raise ValueError(fault)
+    if not _can_normalise(x, weight):
+        raise ValueError(
+            f"rms_norm takes float32 tensors on the CPU, not empty, of shapes (..., width) and (width,), "
+            f"got {_described(x, weight)}"
+        )
     return _norm(x, weight, eps)
+
+
+def _described(*tensors: Tensor | None) -> str:
+    kinds = (f"{str(t.dtype).removeprefix('torch.')} {tuple(t.shape)}" for t in tensors if t is not None)
+    return " and ".join(kinds)
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
