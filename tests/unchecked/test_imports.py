@@ -11,12 +11,10 @@ PACKAGE = Path(synthattn.__file__).parent
 
 # A module may import from its own layer and from those before it.
 LAYERS = [
-    ["shapes", "tracing", "messages", "regular_file", "saved_file", "spare"],
+    ["shapes", "tracing", "messages", "regular_file", "saved_file"],
     ["terminal"],
     ["logits", "masks"],
-    ["second_order"],
-    ["native"],
-    ["batch_free", "banded", "blockwise", "reference", "projection"],
+    ["engine", "reference"],
     ["attend"],
     ["synthesizers"],
     ["layers"],

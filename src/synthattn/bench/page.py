@@ -18,7 +18,6 @@ from synthattn.bench.tables import (
     contenders,
     label,
     name_of,
-    ranks,
     ratio,
     rivals,
     sections,

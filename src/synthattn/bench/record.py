@@ -137,7 +137,7 @@ def new(command: str, rounds: int) -> Record:
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    from synthattn.native.library import load
+    from synthattn.engine.native.library import load
 
     found = {"python": platform.python_version()}
     for name in ("synthattn", "torch", "transformers", "linformer", "x-transformers"):

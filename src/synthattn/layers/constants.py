@@ -5,9 +5,9 @@ import weakref
 import torch
 from torch import Tensor, nn
 
+from synthattn.engine.native import kernel
+from synthattn.engine.projection import is_watched
 from synthattn.logits import Logits
-from synthattn.native import kernel
-from synthattn.projection import is_watched
 from synthattn.synthesizers import Synthesizer, Tokens
 from synthattn.tracing import traced
 

@@ -5,8 +5,9 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor, nn
 
-from synthattn import batch_free, spare
 from synthattn.attend import attend, attend_plain, attention_weights
+from synthattn.engine import batch_free, memory_pool
+from synthattn.engine.projection import is_plain_linear, project
 from synthattn.layers.checks import (
     check_offset,
     check_position_bias,
@@ -18,7 +19,6 @@ from synthattn.layers.checks import (
 from synthattn.layers.exponential_cache import ExponentialCache
 from synthattn.logits import Logits
 from synthattn.masks import Mask, from_torch
-from synthattn.projection import is_plain_linear, project
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers import Mix, Mixture, Sizes, Spec, Synthesizer, Term, Tokens, build, parse
 from synthattn.synthesizers.base import Resize, split_heads
@@ -282,7 +282,7 @@ class SyntheticAttention(nn.Module):
         out = (
             None
             if batch_free.recorded(tokens, *self.value.parameters())
-            else spare.empty((len(weight), batch * k), tokens.dtype)
+            else memory_pool.empty((len(weight), batch * k), tokens.dtype)
         )
         made = torch.mm(weight, columns, out=out)
         made = made if bias is None else made.add_(bias[:, None])  # faster than a product that starts from copies of it
