@@ -7,7 +7,7 @@ setup: .venv/ready
 
 # Installed again only when what is to be installed has changed. Python compiles what it imports; compiling all that was
 # installed would take longer than to install it.
-.venv/ready: pyproject.toml constraints.txt hatch_build.py $(wildcard src/synthattn/native/*.[ch])
+.venv/ready: pyproject.toml constraints.txt hatch_build.py $(wildcard src/synthattn/engine/native/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	touch $@

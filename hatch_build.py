@@ -1,4 +1,4 @@
-"""Compile the kernels of synthattn.native where that is possible; the package works without them, too."""
+"""Compile the kernels of synthattn.engine.native where that is possible; the package works without them, too."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = Path("src/synthattn/native")
+FOLDER = Path("src/synthattn/engine/native")
 # As torch calls what a processor can do, and as compilers do.
 LEVELS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 
@@ -44,7 +44,7 @@ class CompileKernel(BuildHookInterface):
 def compile_kernels(compiler: str, folder: Path, target: Path, machine: str, extra: tuple[str, ...] = ()) -> None:
     """Compile all sources of a folder to one library; ``extra`` are options for the compiler and the linker."""
     linked, sources = target.with_suffix(".new"), sorted(folder.glob("*.[ch]"))
-    # As synthattn.native.library computes it.
+    # As synthattn.engine.native.library computes it.
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     options = ["-std=gnu17", "-O3", f"-march={machine}", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", *extra]
     made = {source: target.with_suffix(f".{source.stem}.o") for source in sources if source.suffix == ".c"}

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from synthattn import SyntheticAttention, blockwise, reference, spare
+from synthattn import SyntheticAttention, reference
+from synthattn.engine import blockwise, memory_pool
 from synthattn.synthesizers import Mix
 
 # Every synthesizer and every kind of mixture. A new synthesizer adds a line and inherits all tests.
@@ -96,7 +97,7 @@ def blockwise_for_all(block: int = 64, kept: int = 0) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in changed.items():
             patch.setattr(blockwise, name, value)
-        patch.setattr(spare, "UNIT", 1)
+        patch.setattr(memory_pool, "UNIT", 1)
         yield
 
 

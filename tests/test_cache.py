@@ -10,7 +10,8 @@ from torch import nn
 from helpers import MAX_LENGTH, make
 from helpers import padding as padding_of
 from helpers import tokens as tokens_of
-from synthattn import SyntheticAttention, batch_free, reference
+from synthattn import SyntheticAttention, reference
+from synthattn.engine import batch_free
 from synthattn.layers import constants, exponential_cache
 
 LENGTH = 19  # long enough for keeping to pay

@@ -15,13 +15,14 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from helpers import make, needs_kernels, padding, tokens, with_gradients
-from synthattn import attend, batch_free, blockwise, native, reference
+from synthattn import attend, reference
 from synthattn.bench.products import products
+from synthattn.engine import batch_free, blockwise, native
+from synthattn.engine.native import kernel
+from synthattn.engine.native.library import FOLDER, load
 from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.logits import Features, Logits
 from synthattn.masks import Mask
-from synthattn.native import kernel
-from synthattn.native.library import FOLDER, load
 
 pytestmark = needs_kernels
 
@@ -460,12 +461,12 @@ def test_without_the_kernel_torch_does_it(monkeypatch):
 def test_a_kernel_of_another_source_is_not_used(monkeypatch, tmp_path):
     for path in (*FOLDER.glob("*.[ch]"), *FOLDER.glob("*.so")):
         shutil.copy(path, tmp_path)
-    monkeypatch.setattr("synthattn.native.library.FOLDER", tmp_path)
+    monkeypatch.setattr("synthattn.engine.native.library.FOLDER", tmp_path)
     assert load.__wrapped__() is not None
     (tmp_path / "vectors.h").write_text((tmp_path / "vectors.h").read_text() + "\n")
     with pytest.warns(UserWarning, match="was compiled from other sources and is not used; install"):
         assert load.__wrapped__() is None
-    monkeypatch.setattr("synthattn.native.library.FOLDER", FOLDER)
+    monkeypatch.setattr("synthattn.engine.native.library.FOLDER", FOLDER)
     assert load.__wrapped__() is not None
     monkeypatch.setenv("SYNTHATTN_NATIVE", "0")
     assert load.__wrapped__() is None

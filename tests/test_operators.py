@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from helpers import needs_kernels
-from synthattn.native import library, thin
-from synthattn.projection import project
+from synthattn.engine.native import library, thin
+from synthattn.engine.projection import project
 
 pytestmark = needs_kernels
 

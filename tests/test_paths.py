@@ -9,7 +9,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, assert_same, blockwise_for_all, make, padding, tokens
-from synthattn import SyntheticAttention, attend, banded, batch_free, blockwise, reference, spare
+from synthattn import SyntheticAttention, attend, reference
+from synthattn.engine import banded, batch_free, blockwise, memory_pool
 
 
 @pytest.fixture
@@ -204,7 +205,9 @@ def test_gradients_can_be_taken_twice_and_while_others_wait():
 
 def test_kept_weights_are_not_those_of_padding_or_the_future(monkeypatch):
     asked = []
-    monkeypatch.setattr(spare, "empty", lambda shape, dtype: asked.append(shape) or torch.empty(shape, dtype=dtype))
+    monkeypatch.setattr(
+        memory_pool, "empty", lambda shape, dtype: asked.append(shape) or torch.empty(shape, dtype=dtype)
+    )
     with blockwise_for_all(10**6, 10**9):
         make("dense+vanilla")(tokens(), key_padding_mask=padding())
     keys = int((~padding()).sum())

@@ -12,7 +12,7 @@ from helpers import needs_kernels
 CODE = """
 import test_native as wide
 import test_thin as few
-from synthattn.native.library import load
+from synthattn.engine.native.library import load
 
 wide.native.SMALL_EXAMPLE = few.thin.LEAST_SIZE = 0
 print("there" if load() is not None else "not there")

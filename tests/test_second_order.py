@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from helpers import HEADS, LENGTH, SPECS, blockwise_for_all, make, needs_kernels, padding, tokens
-from synthattn import attend, batch_free, native
+from synthattn import attend
+from synthattn.engine import batch_free, native
 from synthattn.layers.linformer import Linformer
 
 FUSED_KEYS = attend.FUSED_KEYS  # as it is outside of the tests

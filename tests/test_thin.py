@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from helpers import needs_kernels
+from synthattn.engine.native import thin
+from synthattn.engine.projection import project
 from synthattn.layers.rms_norm import RMSNorm
 from synthattn.models import SynthesizerForCausalLM, presets
-from synthattn.native import thin
-from synthattn.projection import project
 
 pytestmark = needs_kernels
 

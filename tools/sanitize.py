@@ -21,9 +21,9 @@ SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno
 
 def pytest_configure(config: Any) -> None:
     """Turn the memory pool off in the tests, which load this file as a plugin: each tensor has bounds of its own."""
-    from synthattn import spare
+    from synthattn.engine import memory_pool
 
-    spare.UNIT = 2**60
+    memory_pool.UNIT = 2**60
 
 
 def compile_with_sanitizers(compiler: str) -> None:
@@ -64,7 +64,7 @@ def main() -> int:
     if compiler is None:
         parser.error("there is no gcc; install it, or name another compiler with CC=")
     compile_with_sanitizers(compiler)
-    loaded = "from synthattn.native.library import load; import sys; sys.exit(load() is None)"
+    loaded = "from synthattn.engine.native.library import load; import sys; sys.exit(load() is None)"
     tests = ["-m", "pytest", "-q", "-n", "0", "-p", "tools.sanitize", "-p", "no:cacheprovider", *TESTS]
     calls = ["-m", "tools.faults", "wrong_calls", "--count", str(given.calls)]
     for command in (["-c", loaded], tests, calls):

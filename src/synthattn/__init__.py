@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from synthattn.adapter import replace_attention
-    from synthattn.compression import Compressed, compress
     from synthattn.layers import SyntheticAttention
     from synthattn.synthesizers import Spec, parse
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Compressed", "Spec", "SyntheticAttention", "__version__", "compress", "parse", "replace_attention"]
+__all__ = ["Spec", "SyntheticAttention", "__version__", "parse", "replace_attention"]
 
 # Loaded when they are asked for: the command must answer --help without waiting for torch.
 _HOMES = {
-    "Compressed": "synthattn.compression",
     "Spec": "synthattn.synthesizers",
     "SyntheticAttention": "synthattn.layers",
-    "compress": "synthattn.compression",
     "parse": "synthattn.synthesizers",
     "replace_attention": "synthattn.adapter",
 }

@@ -3,12 +3,12 @@
 =====================  ===========================================================  =======================
 path                   runs when                                                    module
 =====================  ===========================================================  =======================
-batch-free             no logit depends on the input                                :mod:`.batch_free`
-banded                 the logits are a local window                                :mod:`.banded`
-native                 features x features with a bias, sums of such products:      :mod:`.native`
+batch-free             no logit depends on the input                                :mod:`.engine.batch_free`
+banded                 the logits are a local window                                :mod:`.engine.banded`
+native                 features x features with a bias, sums of such products:      :mod:`.engine.native`
                        float32 on the CPU, where the kernel was compiled
 fused                  features x features, or with a bias that needs no gradient   torch's SDPA
-blockwise              what is left on the CPU: bias gradients, sums of products    :mod:`.blockwise`
+blockwise              what is left on the CPU: bias gradients, sums of products    :mod:`.engine.blockwise`
 plain                  weights wanted, dropout, small inputs, torch.compile         here
 =====================  ===========================================================  =======================
 """
@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from synthattn import banded, batch_free, blockwise, native, second_order
+from synthattn.engine import banded, batch_free, blockwise, native, second_order
 from synthattn.logits import Band, Features, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float

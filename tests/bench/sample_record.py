@@ -2,7 +2,7 @@
 
 import random
 
-from synthattn.bench.record import Case, LowRank, Measurement, Record
+from synthattn.bench.record import Case, Measurement, Record
 
 # Speed of the layer beside vanilla at length 512, eval and train; how its time and memory grow with length.
 CONTENDERS = {
@@ -46,15 +46,6 @@ def sample_record(seed: int = 7) -> Record:
         _model(name, Case(k, 8, 512, m), chance) for k, m in (("model", "eval"), ("train", "train")) for name in MODELS
     ]
     found += [_decode(name, Case("decode", 8, 128, beams=beams), chance) for beams in (1, 4) for name in MODELS[:-1]]
-    low_rank = [
-        LowRank(
-            f"encoder layer {layer + 1}", length, 16, 1e-3, chance.uniform(2e-4, 9e-4),
-            [] if length == 128 else [chance.randint(9, 60 * layer + 20) for _ in range(8)],
-            1.0 if length == 128 else (length / 300) ** (0.8 - 0.1 * layer), "exact is faster" if length == 128 else "",
-        )
-        for layer in range(6)
-        for length in (128, 512, 2048, 8192)
-    ]  # fmt: skip
     return Record(
         command="synthattn bench --lengths 128,256,512,1024,2048,4096,8192 --peers --report page.html",
         rounds=7,
@@ -64,7 +55,6 @@ def sample_record(seed: int = 7) -> Record:
         started="2026-08-11T10:12:13+00:00",
         seconds=5_123.0,
         measurements=found,
-        low_rank=low_rank,
         skipped=["linformer, 16x512, eval, causal: linformer cannot be causal"],
     )
 

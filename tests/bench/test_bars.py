@@ -4,7 +4,7 @@ import pytest
 from sample_record import sample_record
 
 from synthattn.bench.bars import Bar, bars, outcomes, verdict
-from synthattn.bench.record import Case, LowRank, Measurement, Record
+from synthattn.bench.record import Case, Measurement, Record
 
 BATCH_FREE = ["random", "fixed_random", "factorized_random"]
 KEYLESS = [*BATCH_FREE, "dense", "factorized_dense", "random+dense"]
@@ -87,13 +87,6 @@ def test_share_of_plain_products(name, shape):
         assert (bar.number, bar.found, bar.holds) == (5, share, holds)
 
 
-def test_low_rank_inference_keeps_its_promise():
-    for error, holds in ((0.002, True), (0.002001, False)):
-        (bar,) = bars(Record(low_rank=[LowRank("layer 3", 2048, 4, 0.002, error, [5], 1.5)]))
-        assert (bar.number, bar.holds) == (6, holds)
-        assert "layer 3, 4x2048" in bar.claim
-
-
 @pytest.mark.parametrize(
     ("name", "case"),
     [
@@ -127,25 +120,13 @@ def test_requirements_say_how_many_hold_and_which_is_narrowest():
     found = bars(record)
     every = outcomes(found)
     assert sum(len(outcome.bars) for outcome in every) == len(found)
-    assert {outcome.worst.number for outcome in every} == {1, 2, 3, 4, 5, 6}
+    assert {outcome.worst.number for outcome in every} == {1, 2, 3, 4, 5}
     # Three of ours, two shapes, three masks, for each rival and mode.
     assert [len(outcome.bars) for outcome in every if outcome.worst.number == 1] == [18] * 4
     for outcome in every:
         assert outcome.holds == all(bar.holds for bar in outcome.bars)
         assert outcome.holds == outcome.worst.holds
         assert outcome.held == sum(bar.holds for bar in outcome.bars)
-
-
-def test_the_narrowest_of_errors_is_the_largest():
-    layers = [LowRank("layer", n, 1, 0.01, error, [2], 1.0) for n, error in ((1, 0.0), (2, 0.009), (3, 0.003))]
-    (outcome,) = outcomes(bars(Record(low_rank=layers)))
-    assert outcome.worst.found == 0.009
-
-
-def test_an_exact_product_meets_no_bar_because_it_has_no_error():
-    kept = LowRank("layer", 8, 1, 0.01, 0.0, [], 1.0, "head 0 needs more than rank 2")
-    wide = LowRank("layer", 9, 1, 0.01, 0.0, [2], 1.0, "the bound did not suffice")
-    assert bars(Record(low_rank=[kept, wide])) == []
 
 
 def test_verdict_has_a_line_for_each_that_falls_short():

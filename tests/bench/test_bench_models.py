@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from synthattn import batch_free, blockwise, native
 from synthattn.bench import decode, models
 from synthattn.bench.record import Case, UnsupportedError
+from synthattn.engine import batch_free, blockwise, native
 from synthattn.models.cache import KeysAndValuesLayer, ValuesOnlyLayer
 from synthattn.synthesizers import FAMILY
 

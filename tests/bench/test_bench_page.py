@@ -14,7 +14,7 @@ from page_reader import Reader
 from synthattn.bench.markdown import markdown
 from synthattn.bench.page import page
 from synthattn.bench.plots import Dot, Line, Scale, curves, dots
-from synthattn.bench.record import Case, LowRank, Measurement, Record
+from synthattn.bench.record import Case, Measurement, Record
 from synthattn.bench.tables import sections
 from synthattn.report.tables import NOTHING, TIMES
 
@@ -37,7 +37,6 @@ PARTS = {
     "growth-batch": Record(
         measurements=[dataclasses.replace(measured("layer"), case=Case("layer", batch, 7)) for batch in (2, 3, 5)]
     ),
-    "low-rank": Record(low_rank=[LowRank("layer 1", 64, 2, 0.01, 0.005, [3, 5], 1.7)]),
 }
 TITLES = {
     "layer": "## The attention layer",
@@ -46,7 +45,6 @@ TITLES = {
     "decode": "## Generation",
     "growth-length": "## Growth with the length",
     "growth-batch": "## Growth with the batch",
-    "low-rank": "## Low-rank inference",
 }
 
 
@@ -72,11 +70,11 @@ def test_a_section_is_there_when_its_data_are(part):
     record = PARTS[part]
     assert [section.key for section in sections(record)] == [part]
     reader = Reader(page(record))
-    expected = {part, "made"} | ({"bars"} if part == "low-rank" else set())
+    expected = {part, "made"}
     assert reader.sections() == expected
     assert {a["href"] for tag, a in reader.tags if tag == "a"} == {f"#{key}" for key in expected}
     heads = [line for line in markdown(record).splitlines() if line.startswith("## ")]
-    assert heads == [TITLES[part], *(["## Bars"] if part == "low-rank" else [])]
+    assert heads == [TITLES[part]]
 
 
 def test_everything_and_nothing():
@@ -136,7 +134,6 @@ def test_texts_stay_texts():
             )
             for m in record.measurements
         ],
-        low_rank=[dataclasses.replace(each, layer=HOSTILE, note=HOSTILE) for each in record.low_rank],
         skipped=[HOSTILE],
     )
     plain, reader = Reader(page(record)), Reader(page(attacked))
@@ -201,19 +198,13 @@ def test_cells_of_growth():
     assert "| `dense` | 1.00 / 2.00 / 1.00 | 2.00 / 2.00 / 4.00 | 4.00 / 2.00 / 16.0 |" in lines
 
 
-def test_cells_of_generation_and_low_rank():
+def test_cells_of_generation():
     found = [
         Measurement("random", Case("decode", 8, 128, beams=beams), 1.0, 0.0, {"vanilla": 1.25}, cache_bytes=12288.0)
         for beams in (1, 4)
     ]
-    low_rank = [
-        LowRank("layer 1", 64, 2, 0.01, 0.005, [3, 5], 1.7),
-        LowRank("layer 2", 64, 2, 0.01, 0.0, [], 1.0, "why"),
-    ]
-    lines = markdown(Record(measurements=found, low_rank=low_rank)).splitlines()
+    lines = markdown(Record(measurements=found)).splitlines()
     assert "| `random` | 1.25 | 1.25 | 12,288 / 12,288 |" in lines
-    assert f"| `layer 1` | 2 | 64 | 0.010 | 0.0050 | 3 to 5 | 1.70 | {NOTHING} |" in lines
-    assert "| `layer 2` | 2 | 64 | 0.010 | 0 | exact | 1.00 | why |" in lines
 
 
 @pytest.mark.parametrize("values", [[1.0], [0.97, 1.03], [0.01, 1.0, 40_000.0]])
@@ -253,4 +244,4 @@ def test_a_browser_shows_it(tmp_path):
     command = [str(BROWSER), *flags, f"--user-data-dir={tmp_path / 'profile'}", file.as_uri()]
     dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     assert dom.count("<section") == len(PARTS) + 2
-    assert dom.count("<figure>") == 17
+    assert dom.count("<figure>") == 16

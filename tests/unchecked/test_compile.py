@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from helpers import BATCH, HEADS, LENGTH, MAX_LENGTH, SPECS, make, padding, tokens
-from synthattn import attend, batch_free, blockwise, native
+from synthattn import attend
+from synthattn.engine import batch_free, blockwise, native
 
 LENGTHS = [LENGTH, MAX_LENGTH, MAX_LENGTH - 1, 5, 17, 2]
 

@@ -11,17 +11,14 @@ PACKAGE = Path(synthattn.__file__).parent
 
 # A module may import from its own layer and from those before it.
 LAYERS = [
-    ["shapes", "tracing", "messages", "regular_file", "saved_file", "spare"],
+    ["shapes", "tracing", "messages", "regular_file", "saved_file"],
     ["terminal"],
     ["logits", "masks"],
-    ["second_order"],
-    ["native"],
-    ["batch_free", "banded", "blockwise", "reference", "projection"],
-    ["low_rank"],
+    ["engine", "reference"],
     ["attend"],
     ["synthesizers"],
     ["layers"],
-    ["adapter", "compression"],
+    ["adapter"],
     ["__init__"],
     ["metrics"],
     ["data"],

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from synthattn import SyntheticAttention, reference, spare
+from synthattn import SyntheticAttention, reference
+from synthattn.engine import memory_pool
 from synthattn.layers import Remembered
 from tools.faults.outcome import Outcome, Verdict
 
@@ -354,7 +355,7 @@ def describe(call: Call) -> str:
 
 def work(seed: int, start: int, stop: int) -> None:
     """Judge some calls, and print a line before and after each. A call that takes too long ends the process."""
-    spare.UNIT = 2**60  # no memory pool: a sanitizer shall see the bounds of every tensor
+    memory_pool.UNIT = 2**60  # no memory pool: a sanitizer shall see the bounds of every tensor
     torch.set_num_threads(2)
     for number in range(start, stop):
         call = calls(seed, number)

@@ -155,20 +155,11 @@ REQUIREMENTS = [
     ),
     Requirement(5, GEMM_SHARE, 0.75, "layer", (MIDDLE, LONG), BATCH_FREE, EVAL | {"mask": ("full",)}),
 ]
-"""All but those of low-rank inference, where every layer comes with the error that it was asked for."""
-
-
-LOW_RANK = "low-rank inference of trained layers: relative error of the output"
 
 
 def bars(record: Record) -> list[Bar]:
     """For all that is in the record, in the order of the requirements."""
-    found = [bar for requirement in REQUIREMENTS for bar in requirement.bars(record)]
-    # An exact product has no error to speak of.
-    for each in (each for each in record.low_rank if each.ranks and not each.note):
-        who = f"{each.layer}, {each.batch}x{each.length}"
-        found.append(Bar(6, LOW_RANK, who, "relative error", each.error_found, each.error_wanted, "at most"))
-    return found
+    return [bar for requirement in REQUIREMENTS for bar in requirement.bars(record)]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from synthattn.bench.tables import (
     contenders,
     label,
     name_of,
-    ranks,
     ratio,
     rivals,
     sections,
@@ -163,9 +162,7 @@ def _breakable(name: str) -> str:
 
 def _plots(record: Record, key: str, places: dict[str, int]) -> str:
     """All drawings of a section."""
-    if key == "low-rank":
-        figures = [_low_rank(record)]
-    elif key.startswith("growth-"):
+    if key.startswith("growth-"):
         over = key.removeprefix("growth-")
         figures = [figure for group in series(record, over) for figure in _growth_figures(group, places)]
     elif key == "layer":
@@ -252,30 +249,6 @@ def _item(line: Line, value: str) -> str:
         f'viewBox="-7 -7 14 14" aria-hidden="true"><path stroke="none" d="{shape(line.place)}"/></svg>'
         f'<span class="name">{_breakable(line.name)}</span><span class="value">{value}</span></li>'
     )
-
-
-def _low_rank(record: Record) -> str:
-    layers = list(dict.fromkeys((each.layer, each.batch) for each in record.low_rank))
-    lines = []
-    for place, (layer, batch) in enumerate(layers):
-        found = sorted(
-            (each for each in record.low_rank if (each.layer, each.batch) == (layer, batch) and each.speedup > 0),
-            key=lambda each: each.length,
-        )
-        tips = [
-            f"{layer}, {batch}x{each.length}\n{ratio(each.speedup)}{TIMES} the exact product\nranks {ranks(each)}, "
-            f"error {digits(each.error_found, 2)}"
-            for each in found
-        ]
-        name = layer if len({b for name, b in layers if name == layer}) == 1 else f"{layer}, batch {batch}"
-        lines += [Line(place, name, [(float(each.length), each.speedup) for each in found], tips)] if found else []
-    if not lines:
-        return ""
-    title = "Speed-up over the exact product"
-    ordered = sorted(lines, key=lambda line: line.points[-1][1], reverse=True)
-    items = "".join(_item(line, f"<b>{ratio(line.points[-1][1])}</b>{TIMES}") for line in ordered)
-    svg = curves(title, "length", f"{TIMES} exact product", lines, base=1.0)
-    return f'<figure><figcaption>{title}</figcaption>{svg}<ul class="legend">{items}</ul></figure>'
 
 
 def _made(record: Record) -> str:

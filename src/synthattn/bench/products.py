@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from synthattn.native import kernel
+from synthattn.engine.native import kernel
 
 Shape = tuple[int, int, int, int]
 """``(count, rows, inner, columns)``: that many products of a ``(rows, inner)`` and an ``(inner, columns)`` matrix."""

@@ -65,29 +65,6 @@ class Measurement:
     """Of the self-attention cache, per token that is kept and example."""
 
 
-@dataclass(frozen=True)
-class LowRank:
-    """Low-rank inference of one trained layer at one length."""
-
-    layer: str
-    length: int
-    batch: int
-    error_wanted: float
-    error_found: float
-    """On the output of the layer, for text that it was not trained on."""
-    ranks: list[int]
-    """Per head; empty where the exact product was kept."""
-    speedup: float
-    """Times as fast as the exact product, which was measured in the same rounds."""
-    note: str = ""
-    run: str = ""
-    """The folder that it was trained in."""
-
-    @property
-    def case(self) -> tuple[object, ...]:
-        return self.run, self.layer, self.length, self.batch, self.error_wanted
-
-
 @dataclass
 class Record:
     """One run of the command."""
@@ -100,7 +77,6 @@ class Record:
     started: str = ""
     seconds: float = 0.0
     measurements: list[Measurement] = field(default_factory=list)
-    low_rank: list[LowRank] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     """What was left out, and why."""
 
@@ -121,7 +97,7 @@ class Record:
 
 def load(path: Path) -> Record:
     """Read what ``save`` wrote."""
-    return read_dataclass(Record, path, "is not a record of synthattn bench", ("measurements", "low_rank"))
+    return read_dataclass(Record, path, "is not a record of synthattn bench", ("measurements",))
 
 
 def merged(records: Iterable[Record]) -> Record:
@@ -131,7 +107,6 @@ def merged(records: Iterable[Record]) -> Record:
         return records[0]
     last = records[-1]
     measurements = {(m.contender, m.case): m for record in records for m in record.measurements}
-    low_rank = {each.case: each for record in records for each in record.low_rank}
     return Record(
         command="\n".join(f"{record.command}  # {record.machine}, {record.started[:10]}" for record in records),
         rounds=min(record.rounds for record in records),
@@ -141,7 +116,6 @@ def merged(records: Iterable[Record]) -> Record:
         started=records[0].started,
         seconds=sum(record.seconds for record in records),
         measurements=list(measurements.values()),
-        low_rank=list(low_rank.values()),
         skipped=list(dict.fromkeys(line for record in records for line in record.skipped)),
     )
 
@@ -163,7 +137,7 @@ def new(command: str, rounds: int) -> Record:
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    from synthattn.native.library import load
+    from synthattn.engine.native.library import load
 
     found = {"python": platform.python_version()}
     for name in ("synthattn", "torch", "transformers", "linformer", "x-transformers"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from synthattn.bench.bars import judged_shapes
 from synthattn.bench.growth import SERIES, Growth, growths, measurable
-from synthattn.bench.record import KINDS, Case, LowRank, Measurement, Record
+from synthattn.bench.record import KINDS, Case, Measurement, Record
 from synthattn.report.tables import NOTHING, TIMES, digits, duration, fixed, megabytes, whole
 
 TITLES = {
@@ -72,16 +72,6 @@ def sections(record: Record) -> list[Section]:
         )
         for over in SERIES
     ]
-    low_rank = [_low_rank_table(record.low_rank)] if record.low_rank else []
-    found.append(
-        Section(
-            "low-rank",
-            "Low-rank inference",
-            "Of trained layers. Errors are those of a layer's output, on text that it was not trained on. "
-            "The speed-up is over the exact product in the same rounds.",
-            low_rank,
-        )
-    )
     return [section for section in found if section.tables]
 
 
@@ -261,27 +251,6 @@ def _growth_tables(group: list[Growth]) -> list[Table]:
                 columns.append(Column(head, [(text(m) if m else None) or NOTHING for m in measured], f"{over} {size}"))
         tables.append(Table(f"{name}: {mode}", names, _filled(columns)))
     return [table for table in tables if table.columns]
-
-
-def _low_rank_table(found: list[LowRank]) -> Table:
-    columns = {
-        "Batch": [str(each.batch) for each in found],
-        "Length": [str(each.length) for each in found],
-        "Error wanted": [digits(each.error_wanted, 2) for each in found],
-        "Error found": [digits(each.error_found, 2) for each in found],
-        "Ranks": [ranks(each) for each in found],
-        f"Speed-up, {TIMES}": [ratio(each.speedup) for each in found],
-        "Note": [each.note or NOTHING for each in found],
-    }
-    return Table("", [each.layer for each in found], _filled(Column(head, c) for head, c in columns.items()), "Layer")
-
-
-def ranks(each: LowRank) -> str:
-    """From the least to the most of all heads."""
-    if not each.ranks:
-        return "exact"
-    least, most = min(each.ranks), max(each.ranks)
-    return str(least) if least == most else f"{least} to {most}"
 
 
 def _text(value: float | None, text: Callable[[float], str]) -> str | None:

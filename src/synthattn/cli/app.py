@@ -264,11 +264,6 @@ def bench(
         bool, typer.Option("--peers", help="Also linformer and x-transformers; pip install 'synthattn\\[peers]'.")
     ] = False,
     memory: Annotated[bool, typer.Option(help="Measure peak memory, each contender in a process of its own.")] = True,
-    trained: Annotated[
-        Path | None,
-        typer.Option("--run", help="A run of train or compare with batch-free attention: low-rank inference of it."),
-    ] = None,
-    error: Annotated[float, typer.Option(help="Of low-rank inference, relative, on the output of a layer.")] = 1e-3,
     json_file: Annotated[Path | None, typer.Option("--json", help="Keep all figures in this file.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --json.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write a page with plots to this HTML file.")] = None,
@@ -282,7 +277,7 @@ def bench(
     from synthattn.cli import bench as verb
 
     wanted = verb.Wanted(kind, attention, shapes, lengths, batches, masks, modes, beams, rounds, peers, memory)
-    raise typer.Exit(verb.run(wanted, trained, error, show or [], resume, json_file, report, markdown, quiet))
+    raise typer.Exit(verb.run(wanted, show or [], resume, json_file, report, markdown, quiet))
 
 
 @app.command()

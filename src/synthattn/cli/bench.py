@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from synthattn.bench import bars, low_rank, markdown, memory, page, record, suite
+from synthattn.bench import bars, markdown, memory, page, record, suite
 from synthattn.bench.race import Race
 from synthattn.bench.record import KINDS, Case, Measurement, Record
 from synthattn.cli.settings import command
@@ -41,8 +41,6 @@ class Wanted:
 
 def run(
     wanted: Wanted,
-    trained: Path | None,
-    error: float,
     shown: list[Path],
     resume: bool,
     json_file: Path | None,
@@ -54,11 +52,11 @@ def run(
         if path is not None and not path.parent.is_dir():
             raise ValueError(f"{path}: there is no folder {path.parent}")
     if shown:
-        if wanted.kind is not None or trained is not None:
-            raise ValueError("--show measures nothing; leave the kind of benchmark and --run out")
+        if wanted.kind is not None:
+            raise ValueError("--show measures nothing; leave the kind of benchmark out")
         found, code = record.merged([record.load(path) for path in shown]), 0
     else:
-        found, code = _measured(wanted, trained, error, resume, json_file, quiet)
+        found, code = _measured(wanted, resume, json_file, quiet)
     if json_file is not None:
         found.save(json_file)
     if not quiet:
@@ -70,9 +68,7 @@ def run(
     return code
 
 
-def _measured(
-    wanted: Wanted, trained: Path | None, error: float, resume: bool, json_file: Path | None, quiet: bool
-) -> tuple[Record, int]:
+def _measured(wanted: Wanted, resume: bool, json_file: Path | None, quiet: bool) -> tuple[Record, int]:
     found = record.new(command(), wanted.rounds)
     if json_file is not None and json_file.exists():
         if not resume:
@@ -86,7 +82,7 @@ def _measured(
     elif resume:
         raise ValueError("--resume goes on with what --json wrote; there is no such file yet")
     done = {(m.contender, m.case) for m in found.measurements}
-    races = [left for race in plan(wanted, trained) if (left := race.without(done)).entries]
+    races = [left for race in plan(wanted) if (left := race.without(done)).entries]
     say = _Printer(sum(len(race.entries) for race in races), quiet)
 
     def keep(so_far: Record) -> None:
@@ -95,8 +91,6 @@ def _measured(
 
     try:
         suite.run(races, found, wanted.rounds, say, keep)
-        if trained is not None:
-            low_rank.run(trained, error, found, wanted.rounds, say.note, keep)
     except KeyboardInterrupt:
         kept = "nothing is kept without --json" if json_file is None else f"{json_file} is kept, --resume goes on"
         print(printable(f"synthattn: stopped; {kept}"), file=sys.stderr)
@@ -108,7 +102,7 @@ def _circumstances(found: Record) -> tuple[object, ...]:
     return found.machine, found.threads, found.versions, found.rounds
 
 
-def plan(wanted: Wanted, trained: Path | None = None) -> list[Race]:
+def plan(wanted: Wanted) -> list[Race]:
     """Who is measured beside whom, in which cases."""
     if wanted.rounds < 1:
         raise ValueError(f"--rounds must be at least 1, got {wanted.rounds}")
@@ -120,8 +114,6 @@ def plan(wanted: Wanted, trained: Path | None = None) -> list[Race]:
         raise ValueError("--modes is for layers; model and train are the two modes of an encoder")
     if wanted.kind == "decode" and wanted.masks is not None:
         raise ValueError("--masks is for layers and encoders; generation is causal")
-    if wanted.kind is None and trained is not None:
-        return []
     races = [race for kind in ([wanted.kind] if wanted.kind else KINDS) for race in _of(kind, wanted)]
     return races if wanted.memory else [race.without_memory() for race in races]
 

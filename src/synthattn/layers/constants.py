@@ -5,9 +5,9 @@ import weakref
 import torch
 from torch import Tensor, nn
 
+from synthattn.engine.native import kernel
+from synthattn.engine.projection import is_watched
 from synthattn.logits import Logits
-from synthattn.native import kernel
-from synthattn.projection import is_watched
 from synthattn.synthesizers import Synthesizer, Tokens
 from synthattn.tracing import traced
 
@@ -75,32 +75,6 @@ class Counters:
 
 def _version(tensor: Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
-
-
-class Sample(Snapshot):
-    """The same at no cost: as long as the tensors are these and count no change, a part of a large table is looked at.
-
-    Notices everything but an edit of single entries of a large table through ``.data``.
-    """
-
-    ENTRIES = 2**14
-
-    def __init__(self, tensors: list[Tensor]) -> None:
-        super().__init__(tensors)
-        self._samples = [self._sample(t).clone() for t in tensors]
-
-    def current(self, tensors: list[Tensor]) -> bool:
-        same = self._counters.same(tensors)
-        if same is None and self._same_values(tensors):  # those of a copy: all of it once, then their counters
-            self._counters, same = Counters(tensors), True
-        return bool(same) and all(map(torch.equal, map(self._sample, tensors), self._samples))
-
-    def _sample(self, tensor: Tensor) -> Tensor:
-        flat = tensor.detach().flatten()
-        if flat.numel() <= LARGE:
-            return flat
-        # A step that shares no factor with the usual lengths, so that all rows and columns have their turn.
-        return flat[:: flat.numel() // self.ENTRIES | 1]
 
 
 def sources_of(synthesizer: Synthesizer) -> list[Tensor]:

@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from synthattn.engine.projection import project
 from synthattn.layers.checks import check_offset, check_projected_memory, check_tokens
 from synthattn.layers.synthetic_attention import Remembered
 from synthattn.masks import from_torch
-from synthattn.projection import project
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers.base import Resize, split_heads
 

@@ -3,9 +3,9 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from synthattn import banded
+from synthattn.engine import banded
+from synthattn.engine.projection import project
 from synthattn.layers.convolution import Convolution, convolve
-from synthattn.projection import project
 from synthattn.shapes import Float
 from synthattn.synthesizers.base import split_heads
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from synthattn import batch_free
+from synthattn.engine import batch_free
 from synthattn.layers.constants import Snapshot, are_constant, constant_logits, is_plain_module, sources_of
 from synthattn.masks import Mask
 from synthattn.shapes import Float

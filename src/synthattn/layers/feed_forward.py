@@ -5,7 +5,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from synthattn.projection import project
+from synthattn.engine.projection import project
 from synthattn.shapes import Float
 
 Activation = Literal["relu", "gelu", "silu", "gated-relu", "gated-gelu", "gated-silu"]

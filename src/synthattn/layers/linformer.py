@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from synthattn.attend import attend
+from synthattn.engine.projection import project
 from synthattn.layers.checks import check_positions, check_sizes, check_tokens
 from synthattn.layers.synthetic_attention import Remembered
 from synthattn.logits import Features, Logits
 from synthattn.masks import from_torch
-from synthattn.projection import project
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers.base import Resize, Tokens, check_length, replace_parameter, resized, rows_at, split_heads
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from synthattn.native import thin
+from synthattn.engine.native import thin
 from synthattn.shapes import Float
 
 

@@ -5,8 +5,9 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor, nn
 
-from synthattn import batch_free, spare
 from synthattn.attend import attend, attend_plain, attention_weights
+from synthattn.engine import batch_free, memory_pool
+from synthattn.engine.projection import is_plain_linear, project
 from synthattn.layers.checks import (
     check_offset,
     check_position_bias,
@@ -16,10 +17,8 @@ from synthattn.layers.checks import (
     check_tokens,
 )
 from synthattn.layers.exponential_cache import ExponentialCache
-from synthattn.layers.low_rank_inference import LowRankInference
 from synthattn.logits import Logits
 from synthattn.masks import Mask, from_torch
-from synthattn.projection import is_plain_linear, project
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers import Mix, Mixture, Sizes, Spec, Synthesizer, Term, Tokens, build, parse
 from synthattn.synthesizers.base import Resize, split_heads
@@ -51,9 +50,6 @@ class SyntheticAttention(nn.Module):
 
     takes_position_bias = True
     can_be_causal = True
-
-    low_rank: LowRankInference | None = None
-    """Set by ``synthattn.compress``."""
 
     def __init__(
         self,
@@ -267,10 +263,6 @@ class SyntheticAttention(nn.Module):
         """The output from what was kept of batch-free logits; None where that cannot be used."""
         if query.positions is not None or query.start > 0 or source.positions is not None or mask.allowed is not None:
             return None
-        if not self.training and not torch.is_grad_enabled() and not mask.causal:
-            y = self._forward_low_rank(query.length, value, mask)
-            if y is not None:
-                return y
         if self.training and self.dropout > 0.0:
             return None
         kept = self._exponentials.get(self.synthesizer, query, source, mask.causal)
@@ -278,14 +270,6 @@ class SyntheticAttention(nn.Module):
             return None
         heads = batch_free.attend_exponential(kept.weights, value, mask, normalized=kept.whole)
         return None if heads is None else self._merge(heads)
-
-    def _forward_low_rank(self, q: int, value: Tensor, mask: Mask) -> Tensor | None:
-        """The output from low-rank weights; None where it might be too far from the exact one."""
-        if self.low_rank is None or not self.low_rank.applies(self.synthesizer, self.output, value, q):
-            return None
-        heads, bound = self.low_rank.factors.attend(value, mask.keep, q)
-        y = self._merge(heads)
-        return y if self.low_rank.holds(bound, y) else None
 
     def _values(
         self, tokens: Float[Tensor, "batch k d_model"], q: int | None = None
@@ -298,7 +282,7 @@ class SyntheticAttention(nn.Module):
         out = (
             None
             if batch_free.recorded(tokens, *self.value.parameters())
-            else spare.empty((len(weight), batch * k), tokens.dtype)
+            else memory_pool.empty((len(weight), batch * k), tokens.dtype)
         )
         made = torch.mm(weight, columns, out=out)
         made = made if bias is None else made.add_(bias[:, None])  # faster than a product that starts from copies of it
@@ -307,8 +291,6 @@ class SyntheticAttention(nn.Module):
     def _reads_lines(self, q: int, tokens: Tensor) -> bool:
         """Return True if batch-free attention multiplies written weights with all places of a feature."""
         if not self.synthesizer.batch_free or not _in_lines(self.value, tokens) or q == 1:
-            return False
-        if self.low_rank is not None and not self.training and not torch.is_grad_enabled():
             return False
         large = batch_free.is_large(self.num_heads, q, tokens.shape[1])
         return not (large and batch_free.recorded(*self.synthesizer.parameters()))

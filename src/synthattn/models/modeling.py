@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from synthattn.engine.projection import project
 from synthattn.layers.positions import LearnedPositions
 from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.messages import suggestion
@@ -34,7 +35,6 @@ from synthattn.models.outputs import (
     StackOutput,
 )
 from synthattn.models.size import check_size
-from synthattn.projection import project
 from synthattn.synthesizers.base import Resize, Synthesizer
 
 LOSS_OPTIONS = ("num_items_in_batch", "ignore_index", "shift_labels")

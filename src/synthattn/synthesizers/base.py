@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from synthattn.engine.projection import is_plain_linear, project
 from synthattn.logits import Logits
-from synthattn.projection import is_plain_linear, project
 from synthattn.shapes import Float, Int
 from synthattn.tracing import traced
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from synthattn.engine.projection import is_plain_linear, project
 from synthattn.logits import Features, Logits
-from synthattn.projection import is_plain_linear, project
 from synthattn.shapes import Float
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, split_heads
 from synthattn.synthesizers.spec import Term

@@ -1,8 +1,9 @@
 """What torch's fused kernel cannot do, compiled: a bias that wants a gradient, sums of several products of features.
 
 The kernel is ``attention.c``. It is there where the package was installed with a C compiler at hand, on Linux for
-processors with AVX2 or AVX-512. Elsewhere, in float64, and for biases in compact form :mod:`synthattn.blockwise` does
-the same with torch's own operations. Padding is never multiplied, nor is the future; a row without keys gives zeros.
+processors with AVX2 or AVX-512. Elsewhere, in float64, and for biases in compact form,
+:mod:`synthattn.engine.blockwise` does the same with torch's own operations. Padding is never multiplied, nor is the
+future; a row without keys gives zeros.
 """
 
 from collections.abc import Callable
@@ -12,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from synthattn import second_order
+from synthattn.engine import second_order
+from synthattn.engine.native import kernel
+from synthattn.engine.native.library import load
 from synthattn.logits import Features, Logits
 from synthattn.masks import Mask
-from synthattn.native import kernel
-from synthattn.native.library import load
 from synthattn.shapes import Float, Int
 from synthattn.tracing import traced
 

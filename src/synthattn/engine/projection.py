@@ -8,7 +8,7 @@ from torch.nn.modules.module import (
     _global_forward_pre_hooks,
 )
 
-from synthattn.native import thin
+from synthattn.engine.native import thin
 from synthattn.shapes import Float
 
 

@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from synthattn import spare
-from synthattn.spare import Pool
+from synthattn.engine import memory_pool
+from synthattn.engine.memory_pool import Pool
 
 SIZE = 1031
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(spare, "UNIT", 1)
+    monkeypatch.setattr(memory_pool, "UNIT", 1)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def sizes(pool: Pool) -> list[int]:
 
 
 def test_no_more_is_held_than_allowed(pool, monkeypatch):
-    monkeypatch.setattr(spare, "MOST", 12 * SIZE)
+    monkeypatch.setattr(memory_pool, "MOST", 12 * SIZE)
     tensors = [make(pool) for _ in range(4)]
     del tensors
     assert sizes(pool) == 3 * [4 * SIZE], "the fourth was ordinary memory"
@@ -119,7 +119,7 @@ def test_tensors_begin_where_vectors_of_the_processor_do(pool, size):
 
 
 def test_small_tensors_are_left_to_torch(pool, monkeypatch):
-    monkeypatch.setattr(spare, "UNIT", 4 * SIZE)
+    monkeypatch.setattr(memory_pool, "UNIT", 4 * SIZE)
     make(pool, SIZE - 1)
     assert sizes(pool) == []
     make(pool, SIZE + 1)

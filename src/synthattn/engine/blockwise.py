@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from synthattn import second_order, spare
+from synthattn.engine import memory_pool, second_order
 from synthattn.logits import Band, Compact, Features, Logits, Outer
 from synthattn.masks import Mask
 from synthattn.shapes import Float
@@ -332,7 +332,7 @@ def _side_by_side(features: Sequence[Tensor], batch: int) -> Float[Tensor, "*bat
         return features[0]
     heads, length = features[0].shape[-3:-1]
     widths = [f.shape[-1] for f in features]
-    whole = spare.empty((batch, heads, length, sum(widths)), features[0].dtype)
+    whole = memory_pool.empty((batch, heads, length, sum(widths)), features[0].dtype)
     for place, part in zip(whole.split(widths, -1), features, strict=True):
         place.copy_(part)
     return whole
@@ -355,7 +355,7 @@ def _interleaved(heads: Float[Tensor, "batch heads length width"]) -> Float[Tens
     Products are not written there at once: into memory with gaps they take longer than with this copy.
     """
     batch, count, length, width = heads.shape
-    return spare.empty((batch, length, count, width), heads.dtype).copy_(heads.transpose(1, 2))
+    return memory_pool.empty((batch, length, count, width), heads.dtype).copy_(heads.transpose(1, 2))
 
 
 class _Blockwise(torch.autograd.Function):
@@ -385,10 +385,10 @@ class _Blockwise(torch.autograd.Function):
             query, key = product
             result = _fused(query, key.expand(batch, -1, -1, -1), value, bias, weight, plan).transpose(1, 2)
         else:
-            found = spare.empty((batch, heads, plan.rows[-1].stop, width), value.dtype)
+            found = memory_pool.empty((batch, heads, plan.rows[-1].stop, width), value.dtype)
             number = plan.number_of_weights(batch)
             keep = plan.trains and number * value.itemsize <= KEPT_BYTES
-            memory = spare.empty((number,), value.dtype) if keep else None
+            memory = memory_pool.empty((number,), value.dtype) if keep else None
             for block in plan.blocks(batch):
                 weights = terms.weights(block, memory)
                 torch.bmm(weights, _take(block.across(value), block.keys, -2), out=block.queries(found))
@@ -420,13 +420,13 @@ class _Blockwise(torch.autograd.Function):
             # The gradient of a parameter stays where it is, and is no loan.
             None
             if t is None or not any(needs)
-            else spare.empty(tuple(t.shape), t.dtype)
+            else memory_pool.empty(tuple(t.shape), t.dtype)
             if t.dim() == 4
             else t.new_empty(t.shape)
             for t, needs in zip(product or (None, None), (needs_queries, needs_keys), strict=True)
         )
         to_parts = [torch.empty_like(t) if needed else None for t, needed in zip(parts, needs_parts, strict=True)]
-        to_value = spare.empty(value.shape, value.dtype) if needs_value else None
+        to_value = memory_pool.empty(value.shape, value.dtype) if needs_value else None
         to_bias, table = None, False
         if needs_bias or needs_weight:
             table = _is_table(bias, value.shape[1])
@@ -570,7 +570,7 @@ class _Workspace:
     def get(self, *shape: int) -> Tensor:
         size = math.prod(shape)
         if self.memory.numel() < size:
-            self.memory = spare.empty((size,), self.memory.dtype)
+            self.memory = memory_pool.empty((size,), self.memory.dtype)
         return self.memory[:size].view(shape)
 
     def times(self, one: Tensor, two: Tensor | float) -> Tensor:

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import register_flop_formula
 
-from synthattn import spare
-from synthattn.native.checks import check_attention, check_gradient
-from synthattn.native.library import Backward, Forward, Problem, Rows, block_shape, load, loaded
+from synthattn.engine import memory_pool
+from synthattn.engine.native.checks import check_attention, check_gradient
+from synthattn.engine.native.library import Backward, Forward, Problem, Rows, block_shape, load, loaded
 from synthattn.shapes import Float, Int
 
 # Exponentials are kept for the backward pass if they are not more than this, and queries and keys are at least twice as
@@ -42,8 +42,8 @@ def attend(
     check_attention(value, bias, weight, queries, keys, scales, ends, q)
     problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, backward=False)
     batch, heads, _, width = value.shape
-    result = spare.empty((batch, q, heads, width), value.dtype).transpose(1, 2)
-    needed = [spare.empty(tuple(shape), value.dtype) for shape in _needed_shapes(value, queries, q) if trains]
+    result = memory_pool.empty((batch, q, heads, width), value.dtype).transpose(1, 2)
+    needed = [memory_pool.empty(tuple(shape), value.dtype) for shape in _needed_shapes(value, queries, q) if trains]
     kernel.synthattn_forward(problem.arguments, Forward(Rows.of(result), *(t.data_ptr() for t in needed)))
     return [result, *needed]
 
@@ -144,7 +144,7 @@ class _Problem:
         self.ends = None if ends is None else ends.contiguous()
         if self.ends is not None:
             self.arguments.first, self.arguments.last = (row.data_ptr() for row in self.ends)
-        self.workspace = spare.empty((kernel.synthattn_workspace(self.arguments, backward),), value.dtype)
+        self.workspace = memory_pool.empty((kernel.synthattn_workspace(self.arguments, backward),), value.dtype)
         self.arguments.workspace = self.workspace.data_ptr()
 
 
@@ -186,7 +186,7 @@ def _gradient(tensor: Tensor, splits: int, heads: int) -> Float[Tensor, "splits 
     if not batch:  # the gradient of a parameter stays where it is, and is no loan
         return tensor.new_empty(splits, 1, heads, length, width)
     # The heads of a token side by side, as the projections want them.
-    return spare.empty((splits, *batch, length, heads, width), tensor.dtype).transpose(-2, -3)
+    return memory_pool.empty((splits, *batch, length, heads, width), tensor.dtype).transpose(-2, -3)
 
 
 def _bias_gradient(bias: Tensor | None, splits: int, heads: int) -> Float[Tensor, "splits batch heads q k"]:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from torch.utils.flop_counter import register_flop_formula
 
-from synthattn.native.checks import are_whole_floats, check_tensors
-from synthattn.native.kernel import register
-from synthattn.native.library import load, loaded
+from synthattn.engine.native.checks import are_whole_floats, check_tensors
+from synthattn.engine.native.kernel import register
+from synthattn.engine.native.library import load, loaded
 from synthattn.tracing import traced
 
 # With more rows, the product takes longer than reading the matrix, and large products are what others are good at.

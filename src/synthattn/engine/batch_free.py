@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from synthattn import native, second_order, spare
+from synthattn.engine import memory_pool, native, second_order
 from synthattn.logits import Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Bool, Float
@@ -226,7 +226,7 @@ def as_lines(heads: Float[Tensor, "batch heads k width"]) -> Float[Tensor, "head
 
 
 def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    return spare.empty(shape, like.dtype) if like.device.type == "cpu" else like.new_empty(shape)
+    return memory_pool.empty(shape, like.dtype) if like.device.type == "cpu" else like.new_empty(shape)
 
 
 def recorded(*tensors: Tensor) -> bool:
