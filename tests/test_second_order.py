@@ -111,3 +111,20 @@ def test_batched_gradients_equal_single_ones(spec, name):
         (batched,) = torch.autograd.grad(y, x, directions, is_grads_batched=True, retain_graph=True)
         single = torch.stack([torch.autograd.grad(y, x, one, retain_graph=True)[0] for one in directions])
     torch.testing.assert_close(batched, single, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("spec", ["random+vanilla", "vanilla+relative", "fixed_random+vanilla"])
+def test_a_bias_with_a_gradient_beside_the_fused_kernel(monkeypatch, spec):
+    """As on other devices than the CPU, where the fused kernel takes a bias that wants a gradient."""
+    monkeypatch.setattr(attend, "_fused_applies", lambda logits, value: True)
+    layer, x = make(spec), tokens()
+    sources = list(layer.parameters())
+    mask = torch.zeros(
+        2, 1, LENGTH, LENGTH, dtype=torch.bool
+    )  # for each example, as the CPU has its own way for others
+    mask[1, 0, 3, 4] = True
+    recorded = torch.autograd.grad(layer(x, attn_mask=mask).square().sum(), sources, create_graph=True)
+    plain = torch.autograd.grad(layer(x, attn_mask=mask, plain=True).square().sum(), sources)
+    for ours, theirs in zip(recorded, plain, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert_same_penalty(layer, x, 1e-6, attn_mask=mask)

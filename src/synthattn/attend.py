@@ -24,7 +24,7 @@ from synthattn.shapes import Float
 from synthattn.tracing import traced
 
 NO_MASK = Mask()
-# With fewer keys than a vector of the processor has floats, torch's fused kernel turns a row of NaN into zeros.
+# On the CPU, with fewer keys than a vector has floats, torch's fused kernel turns a row of NaN into zeros.
 FUSED_KEYS = 16
 
 
@@ -108,7 +108,7 @@ def _fused_applies(logits: Logits, value: Tensor) -> bool:
     """Return True if scaled_dot_product_attention has a fused kernel for these logits."""
     if len(logits.features) != 1 or len(logits.compact) > 0 or logits.features[0].query.shape[-1] != value.shape[-1]:
         return False
-    if not traced(value) and value.shape[-2] < FUSED_KEYS:
+    if value.device.type == "cpu" and not traced(value) and value.shape[-2] < FUSED_KEYS:
         return False
     if logits.bias is None:
         return True
@@ -122,14 +122,14 @@ def _fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:
     result = _call_fused(logits, value, mask, dropout)
     if dropout > 0.0:  # torch's own business: what was dropped is not known here
         return result
-    (features,), scale = logits.features, logits.features[0].scale
-    bias, weight = logits.bias, logits.weight
+    (features,), scale, weight = logits.features, logits.features[0].scale, logits.weight
+    number, learned = (None, weight) if isinstance(weight, Tensor) else (weight, None)
 
-    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        terms = Logits((Features(query, key, scale),), bias, weight=weight)
+    def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, learned: Tensor | None) -> Tensor:
+        terms = Logits((Features(query, key, scale),), bias, weight=number if learned is None else learned)
         return second_order.softmax_times_value(terms, value.to(query.dtype), mask)
 
-    return second_order.twice_differentiable(result, attend, features.query, features.key, value)
+    return second_order.twice_differentiable(result, attend, features.query, features.key, value, logits.bias, learned)
 
 
 def _call_fused(logits: Logits, value: Tensor, mask: Mask, dropout: float) -> Tensor:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from synthattn.shapes import Bool, Float
 from synthattn.tracing import traced
@@ -135,12 +135,20 @@ def from_torch(
 
 
 def check_tensor(name: str, value: object) -> None:
-    """Refuse what is not a tensor, and a tensor whose memory was freed: torch would read at address 0."""
+    """Refuse what is not a tensor, and a tensor whose memory was freed: torch would read what is not there."""
     if not isinstance(value, Tensor):
         raise ValueError(f"{name} must be a tensor, got {type(value).__name__}")
-    readable = type(value) is Tensor and value.is_cpu and value.layout is torch.strided and not traced(value)
-    if readable and value.data_ptr() == 0 and value.numel() > 0:
-        raise ValueError(f"{name} has no memory: its storage was resized to nothing")
+    plain = type(value) in (Tensor, nn.Parameter) and value.is_cpu and value.layout is torch.strided
+    if plain and not traced(value) and not has_memory(value):
+        raise ValueError(f"{name} has too little memory for its shape: its storage was resized")
+
+
+def has_memory(tensor: Tensor) -> bool:
+    """Return True if the storage of a dense tensor on the CPU holds all of its numbers; torch does not look."""
+    if tensor.numel() == 0:
+        return True
+    last = tensor.storage_offset() + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def _from_attn_mask(

@@ -28,6 +28,10 @@ def read_yaml(file: Path) -> Any:
 
     def load(text: str) -> Any:
         try:
+            # A few lines of aliases can stand for more values than any memory holds.
+            alias = next((e.anchor for e in yaml.parse(text, yaml.SafeLoader) if isinstance(e, yaml.AliasEvent)), None)
+            if alias is not None:
+                raise ValueError(f"it uses an alias, *{alias}; write its value out")
             return yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ValueError(str(error)) from error
@@ -37,7 +41,7 @@ def read_yaml(file: Path) -> Any:
 
 def _read(file: Path, parse: Callable[[str], Any], form: str) -> Any:
     try:
-        found = parse(file.read_bytes().decode("utf-8"))
+        found = parse(file.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not {form}: {error.reason} at byte {error.start}") from error
     except RecursionError:

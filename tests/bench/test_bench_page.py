@@ -102,8 +102,8 @@ def test_plots_are_drawn_with_their_numbers():
     found = re.findall(r"<svg xmlns.*?</svg>", text, flags=re.DOTALL)
     for svg in found:
         ElementTree.fromstring(svg)
-    # Layers in two shapes and modes; model; train; one and four beams; two growths of time and memory; low rank.
-    assert len(found) == 4 + 1 + 1 + 2 + 8 + 1
+    # Layers in two shapes and modes; model; train; one and four beams; two growths of time and memory.
+    assert len(found) == 4 + 1 + 1 + 2 + 8
     titles = [each.text or "" for svg in found for each in ElementTree.fromstring(svg).iter(f"{SVG}title")]
     assert any(re.fullmatch(rf"random\n16x512, eval, causal\n\d\.\d\d{TIMES} vanilla", title) for title in titles)
     assert any(re.fullmatch(r"vanilla\nlength 8192: [\d,.]+ ms", title) for title in titles)

@@ -263,7 +263,7 @@ def test_a_damaged_record_is_named(tmp_path, text):
 def test_records_are_merged_and_the_later_figure_counts():
     case = Case("layer", 1, 8)
     one = Record(
-        "first", 7, "m", 2, {}, "2026-11-18T04:20:36+00:00", 1.0, [Measurement("random", case, 2.0, 0.0)], [], ["a"]
+        "first", 7, "m", 2, {}, "2026-11-18T04:20:36+00:00", 1.0, [Measurement("random", case, 2.0, 0.0)], ["a"]
     )
     two = Record(
         "second",
@@ -274,7 +274,6 @@ def test_records_are_merged_and_the_later_figure_counts():
         "2026-11-19T04:20:36+00:00",
         2.0,
         [Measurement("random", case, 1.0, 0.0)],
-        [],
         ["a", "b"],
     )
     both = record.merged([one, two])

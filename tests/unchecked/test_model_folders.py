@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -24,6 +25,7 @@ from synthattn.models import presets, size
 from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.describe import MODELS, describe
 from synthattn.report import results
+from synthattn.saved_file import read_json, read_yaml
 from synthattn.training import record
 from synthattn.training.model import load
 
@@ -238,7 +240,10 @@ def test_a_configuration_of_a_tokenizer_that_is_none(place, folder, text):
         ("[]", "must hold an object, got a list"),
         ('{"decoder_start_token_id": -1}', "decoder_start_token_id must be a token below "),
         ('{"eos_token_id": [1, 9999]}', "eos_token_id must be a token below "),
-        ("{}", "lacks decoder_start_token_id, eos_token_id, pad_token_id, which config.json has; delete it"),
+        (
+            "{}",
+            "lacks decoder_start_token_id, eos_token_id, pad_token_id, which config.json has; write them into it",
+        ),
         ('{"no_repeat_ngram_size": "x"}', "no_repeat_ngram_size must be a number, got 'x'"),
         ('{"eos_token_id": 1, "pad_token_id": 0, "decoder_start_token_id": 0, "num_return_sequences": 3}', "must be 1"),
         ('{"eos_token_id": 1, "pad_token_id": 0, "decoder_start_token_id": 0, "watermarking_config": 3}', "delete it"),
@@ -390,3 +395,23 @@ def test_damaged_runs_at_random():
     assert found.tried == 24
     assert not found.failures
     assert min(found.counts["right"], found.counts["clear"]) > 3
+
+
+def test_a_classifier_starts_with_another_number_of_classes(place, tmp_path):
+    """The usual call of transformers for fine-tuning: the number of classes wins over the saved names."""
+    config = presets.tiny("random", vocab_size=40, id2label={0: "a", 1: "b", 2: "c"}, label2id={"a": 0, "b": 1, "c": 2})
+    MODELS["classifier"](config).save_pretrained(tmp_path)
+    model = MODELS["classifier"].from_pretrained(tmp_path, num_labels=5, ignore_mismatched_sizes=True)
+    assert model.config.num_labels == 5
+    assert SynthesizerConfig(num_labels=np.int64(4)).num_labels == 4
+
+
+def test_settings_with_aliases_end_at_once(place, tmp_path):
+    """A few lines of YAML can stand for more values than any memory holds."""
+    lines = ["a0: &a0 [" + ", ".join(["[]"] * 10) + "]"]
+    lines += [f"a{n}: &a{n} [" + ", ".join([f"*a{n - 1}"] * 10) + "]" for n in range(1, 30)]
+    (tmp_path / "bomb.yaml").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"bomb\.yaml is not YAML: it uses an alias, \*a0; write its value out"):
+        read_yaml(tmp_path / "bomb.yaml")
+    (tmp_path / "marked.json").write_bytes(b"\xef\xbb\xbf[1]")
+    assert read_json(tmp_path / "marked.json") == [1]

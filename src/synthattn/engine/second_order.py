@@ -57,7 +57,7 @@ def gradients(
     return [next(found) if want and t is not None else None for t, want in zip(inputs, wanted, strict=True)]
 
 
-def twice_differentiable(result: Tensor, function: Function, *inputs: Tensor) -> Tensor:
+def twice_differentiable(result: Tensor, function: Function, *inputs: Tensor | None) -> Tensor:
     """Return ``result``, which equals ``function(*inputs)``, with a gradient that can be differentiated.
 
     The gradient is that of ``result`` itself, except where it has to be differentiable: then ``function`` is computed.
@@ -69,7 +69,7 @@ def twice_differentiable(result: Tensor, function: Function, *inputs: Tensor) ->
 
 class _TwiceDifferentiable(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, result: Tensor, function: Function, *inputs: Tensor) -> Tensor:
+    def forward(ctx: Any, result: Tensor, function: Function, *inputs: Tensor | None) -> Tensor:
         ctx.save_for_backward(*inputs)
         ctx.function = function
         return result.view_as(result)

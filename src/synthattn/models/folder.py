@@ -30,6 +30,7 @@ class _Inherited:
     """Fields of a configuration that transformers adds to ours, without checking their types."""
 
     architectures: list[str] | None = None
+    auto_map: dict[str, Any] | None = None
     chunk_size_feed_forward: int = 0
     dtype: str | None = None
     label2id: dict[str, int | str] | None = None
@@ -37,6 +38,7 @@ class _Inherited:
     output_hidden_states: bool | None = None
     problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
     return_dict: bool | None = None
+    task_specific_params: dict[str, Any] | None = None
     torch_dtype: str | None = None
     transformers_version: str | None = None
     _name_or_path: str = ""
@@ -71,16 +73,27 @@ def read_configuration(folder: Path) -> SynthesizerConfig:
         raise ValueError(f"{folder} holds a {given} model, not a {SynthesizerConfig.model_type} one")
     for name in saved:
         if name not in KNOWN:
-            raise ValueError(f"{file} has a field {name[:60]!r}, which a configuration lacks{suggestion(name, KNOWN)}")
+            close = suggestion(name, KNOWN)
+            way_out = close if "did you mean" in close else "; delete it from the file"
+            raise ValueError(f"{file} has a field {name[:60]!r}, which a configuration lacks{way_out}")
     try:
         restore(_Inherited, {name: value for name, value in saved.items() if name in INHERITED})
         config = SynthesizerConfig(**{name: value for name, value in saved.items() if name != "model_type"})
     except (StrictDataclassError, ValueError) as error:
         raise ValueError(f"{file}: {one_line(error)}") from error
+    _check_names(file, saved.get("id2label"), saved.get("num_labels"))
     missing = sorted(OWN - set(saved))
     if missing:
         raise ValueError(f"{file} lacks {_some(missing)}; copy it again, or write what the model was made with")
     return config
+
+
+def _check_names(file: Path, names: Any, count: Any) -> None:
+    """Refuse names of classes that are no texts, or are not as many as the file says."""
+    if names is not None and not all(isinstance(name, str) for name in names.values()):
+        raise ValueError(f"{file}: id2label must have texts for names, got {list(names.values())!r:.80}")
+    if names is not None and count is not None and count != len(names):
+        raise ValueError(f"{file}: num_labels is {count}, but id2label names {len(names)} classes; delete one of them")
 
 
 class Stored(NamedTuple):
@@ -214,7 +227,7 @@ def check_generation(folder: Path, config: SynthesizerConfig) -> None:
     # Else texts would start or end in another way than in training.
     missing = [name for name in TOKENS if saved.get(name) is None and getattr(config, name) is not None]
     if missing:
-        raise ValueError(f"{file} lacks {_some(missing)}, which {CONFIGURATION} has; delete it, or copy it again")
+        raise ValueError(f"{file} lacks {_some(missing)}, which {CONFIGURATION} has; write them into it, or delete it")
     if saved.get("num_return_sequences") not in (None, 1):
         raise ValueError(f"{file}: num_return_sequences must be 1: a text gets one answer")
     try:

@@ -127,8 +127,12 @@ def saved_settings(run: Path) -> Settings:
     return settings
 
 
+MOVABLE = {("data", "source"), ("model", "start"), ("evaluation", "vectors")}
+"""Settings that are paths: what they name may have been moved since the run was started."""
+
+
 def _check_recorded(run: Path, settings: Settings) -> None:
-    """Refuse settings that differ from those in the record, which were written with them. The data may have moved."""
+    """Refuse settings that differ from those in the record, which were written with them. Files may have moved."""
     recorded = record.load(run).settings
     if not recorded:
         return
@@ -139,7 +143,7 @@ def _check_recorded(run: Path, settings: Settings) -> None:
         raise ValueError(f"{file} is damaged: settings: {error}") from error
     for group, values in as_dict(settings).items():
         for name, value in values.items():
-            if value != before[group][name] and (group, name) != ("data", "source"):
+            if value != before[group][name] and (group, name) not in MOVABLE:
                 raise ValueError(
                     f"{run / SETTINGS} has {group}.{name}={value}, {file} has {before[group][name]}: one of them was "
                     "changed or damaged; put back what it was"

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from synthattn.masks import has_memory
+
 _FLOAT, _STRIDED = torch.float32, torch.strided
 
 
@@ -52,8 +54,8 @@ def check_floats(name: str, tensor: Tensor) -> None:
         )
     if tensor.numel() == 0:
         raise ValueError(f"{name} is empty: its shape is {tuple(tensor.shape)}")
-    if not are_plain_floats(tensor):
-        raise ValueError(f"{name} has no memory of its own; make it anew with {name}.clone()")
+    if not are_plain_floats(tensor) or not has_memory(tensor):
+        raise ValueError(f"{name} has too little memory for its shape: its storage was resized")
 
 
 def check_shape(name: str, tensor: Tensor, *axes: tuple[str, tuple[int, ...]]) -> None:

@@ -117,7 +117,9 @@ def loaded() -> ctypes.CDLL:
     """Return the kernels, for code that cannot do without them."""
     kernels = load()
     if kernels is None:
-        raise RuntimeError("synthattn was installed without its compiled kernels; they need gcc, on Linux x86-64")
+        names = [name for name in ("SYNTHATTN_NATIVE", "SYNTHATTN_KERNELS") if name in os.environ]
+        chosen = "".join(f", with {name}={os.environ[name]}" for name in names)
+        raise RuntimeError(f"no compiled kernels{chosen}; install synthattn again where there is gcc, on Linux x86-64")
     return kernels
 
 
