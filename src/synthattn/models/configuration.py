@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from numbers import Integral
 from typing import Any, Literal, no_type_check
 
 import torch
@@ -210,8 +209,8 @@ def check_dtype(dtype: Any) -> None:
 
 def check_classes(names: Any, count: Any) -> None:
     """Raise a ValueError unless ``id2label`` and ``num_labels`` can name classes; ``num_labels`` wins."""
-    whole = isinstance(count, Integral) and not isinstance(count, bool)
-    if count is not None and not (whole and 0 <= count <= MOST_CLASSES):
+    whole = hasattr(count, "__index__") and not isinstance(count, bool)
+    if count is not None and not (whole and 0 <= int(count) <= MOST_CLASSES):
         raise ValueError(f"num_labels must be a whole number from 0 to {MOST_CLASSES:,}, got {count!r}")
     if names is None:
         return
