@@ -403,7 +403,8 @@ def test_a_classifier_starts_with_another_number_of_classes(place, tmp_path):
     MODELS["classifier"](config).save_pretrained(tmp_path)
     model = MODELS["classifier"].from_pretrained(tmp_path, num_labels=5, ignore_mismatched_sizes=True)
     assert model.config.num_labels == 5
-    assert SynthesizerConfig(**{"num_labels": np.int64(4)}).num_labels == 4
+    given: dict[str, Any] = {"num_labels": np.int64(4)}
+    assert SynthesizerConfig(**given).num_labels == 4
 
 
 def test_settings_with_aliases_end_at_once(place, tmp_path):
