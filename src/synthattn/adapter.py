@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from synthattn.layers import SyntheticAttention
 from synthattn.synthesizers import Mix, Spec, Term, parse
 from synthattn.synthesizers.vanilla import VanillaSynthesizer
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 
 class SyntheticMultiheadAttention(nn.Module):
@@ -77,7 +77,7 @@ class SyntheticMultiheadAttention(nn.Module):
 
 def _same(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors are one, or two views of the same memory."""
-    if a is b or traced(a):
+    if a is b or is_tracing(a):
         return a is b
     same_memory = a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()
     # Views of one tensor share its gradient; a detached one does not.
@@ -94,7 +94,7 @@ def _padding(mask: Tensor | None, batched: bool) -> tuple[Tensor | None, Tensor 
     ignored = mask == float("-inf")
     rest = mask.masked_fill(ignored, 0.0)
     # torch's own layers turn bool masks into zeros and minus infinities; then nothing is left.
-    return ignored, rest if mask.requires_grad or traced(mask) or bool(rest.any()) else None
+    return ignored, rest if mask.requires_grad or is_tracing(mask) or bool(rest.any()) else None
 
 
 def _add_key_bias(mask: Tensor | None, bias: Tensor, batch: int, heads: int, q: int) -> Tensor:

@@ -21,7 +21,7 @@ from synthattn.engine import banded, batch_free, blockwise, native, second_order
 from synthattn.logits import Band, Features, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 NO_MASK = Mask()
 # On the CPU, with fewer keys than a vector has floats, torch's fused kernel turns a row of NaN into zeros.
@@ -108,11 +108,11 @@ def _fused_applies(logits: Logits, value: Tensor) -> bool:
     """Return True if scaled_dot_product_attention has a fused kernel for these logits."""
     if len(logits.features) != 1 or len(logits.compact) > 0 or logits.features[0].query.shape[-1] != value.shape[-1]:
         return False
-    if value.device.type == "cpu" and not traced(value) and value.shape[-2] < FUSED_KEYS:
+    if value.device.type == "cpu" and not is_tracing(value) and value.shape[-2] < FUSED_KEYS:
         return False
     if logits.bias is None:
         return True
-    if traced(value):
+    if is_tracing(value):
         return False
     return not logits.bias_wants_gradient or value.device.type != "cpu"
 

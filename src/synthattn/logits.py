@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from synthattn.shapes import Bool, Float, Int
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Outer:
         return Outer(a, b, self.key_length)
 
     def to_bias(self) -> Float[Tensor, "batch heads q k"]:
-        if traced(self.a):  # the number of rows of a that are needed would be baked into the graph
+        if is_tracing(self.a):  # the number of rows of a that are needed would be baked into the graph
             j = torch.arange(self.key_length, device=self.a.device)
             width = self.b.shape[-1]
             return self.a.index_select(-1, j // width) * self.b.index_select(-1, j % width)

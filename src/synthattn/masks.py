@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from synthattn.shapes import Bool, Float
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Mask:
         full = self.full(q, k, anchor.device)
         assert full is not None
         dead = ~full.any(dim=-1, keepdim=True)
-        if not traced(dead) and not dead.any():
+        if not is_tracing(dead) and not dead.any():
             return self, None
         if self.keep is not None and not self.causal and self.allowed is None:
             return Mask(keep=self.keep | dead[:, 0, 0]), dead
@@ -139,7 +139,7 @@ def check_tensor(name: str, value: object) -> None:
     if not isinstance(value, Tensor):
         raise ValueError(f"{name} must be a tensor, got {type(value).__name__}")
     plain = type(value) in (Tensor, nn.Parameter) and value.is_cpu and value.layout is torch.strided
-    if plain and not traced(value) and not has_memory(value):
+    if plain and not is_tracing(value) and not has_memory(value):
         raise ValueError(f"{name} has too little memory for its shape: its storage was resized")
 
 
@@ -176,7 +176,7 @@ def _from_attn_mask(
     bias = attn_mask.masked_fill(forbidden, 0.0)
     if bias.dim() == 2:
         bias = bias.unsqueeze(0)
-    if traced(attn_mask):
+    if is_tracing(attn_mask):
         return ~forbidden, bias
     # The usual float masks are nothing but zeros and minus infinities, or nothing but finite numbers.
     return (

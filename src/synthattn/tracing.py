@@ -1,4 +1,4 @@
-"""Detection of tracing, where the values of a tensor cannot be read."""
+"""Detect tracing, where the values of a tensor cannot be read."""
 
 from torch import Tensor
 from torch._C import _are_functorch_transforms_active, _is_tracing
@@ -7,10 +7,10 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 
-def traced(tensor: Tensor) -> bool:
-    """Return True where values are not there to be looked at, or a plain formula is what the tracer needs.
+def is_tracing(tensor: Tensor) -> bool:
+    """Return True if tensor values cannot be read, or a tracer needs a plain formula.
 
-    That is in ``torch.compile``, ``torch.export`` and ``torch.jit.trace``, on the meta device and of fake tensors, and
+    This holds in ``torch.compile``, ``torch.export`` and ``torch.jit.trace``, on the meta device, for fake tensors, and
     under the transforms of ``torch.func``.
     """
     return (

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from synthattn.masks import Mask
 from synthattn.shapes import Float
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 BLOCK = 64
 
@@ -46,7 +46,7 @@ def multiply(
     """``y[i] = sum over c of weights[i, c] * value[i + c - width // 2]``, values outside being zero."""
     batch, heads, length, width = weights.shape
     left = width // 2
-    if traced(value):  # the number of blocks would be baked into the graph
+    if is_tracing(value):  # the number of blocks would be baked into the graph
         keys = torch.arange(length, device=value.device)[:, None] + torch.arange(width, device=value.device) - left
         inside = (keys >= 0) & (keys < length)
         windows = value[:, :, keys.clamp(0, length - 1)]

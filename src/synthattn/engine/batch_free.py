@@ -15,7 +15,7 @@ from synthattn.engine import memory_pool, native, second_order
 from synthattn.logits import Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Bool, Float
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 # Rows per block of a causal product. Smaller blocks skip more of the upper triangle, larger ones multiply faster.
 CAUSAL_BLOCK = 128
@@ -27,10 +27,10 @@ def attend(
     logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask, dropout: float
 ) -> Float[Tensor, "batch heads q width"] | None:
     """Batch-free attention, or None where only a softmax per example is exact."""
-    if mask.keep is not None and traced(value):
+    if mask.keep is not None and is_tracing(value):
         return None  # whether the quotient is safe depends on the data
     # Sizes are not asked for in a traced graph, which would be bound to them.
-    in_blocks = dropout == 0.0 and mask.allowed is None and not traced(value)
+    in_blocks = dropout == 0.0 and mask.allowed is None and not is_tracing(value)
     if in_blocks and is_large(value.shape[1], logits.query_length, logits.key_length):
         heads = _attend_in_blocks(logits, value, mask)
         if heads is not None:
@@ -265,7 +265,7 @@ def examples_first(
 def _product(weights: Tensor, columns: Tensor, causal: bool) -> Tensor:
     causal = causal and weights.shape[-2] > CAUSAL_BLOCK
     transposed = columns.stride(-1) != 1
-    if traced(weights) or torch.is_autocast_enabled(weights.device.type) or not (causal or transposed):
+    if is_tracing(weights) or torch.is_autocast_enabled(weights.device.type) or not (causal or transposed):
         return torch.bmm(weights, columns)
     return _Product.apply(weights, columns, causal)  # pyright: ignore[reportReturnType]
 

@@ -19,7 +19,7 @@ from synthattn.engine import memory_pool, second_order
 from synthattn.logits import Band, Compact, Features, Logits, Outer
 from synthattn.masks import Mask
 from synthattn.shapes import Float
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 # Logits at a time, of one head and in all: few enough to stay near the cores, and many rows of a few heads rather than
 # a few rows of all, because thin products are slow. Threads work on heads side by side.
@@ -37,7 +37,7 @@ SMALL_EXAMPLE = 2**16
 
 def applies(logits: Logits, value: Tensor) -> bool:
     """Whether the loop pays, and the tensors are of the one kind that it takes."""
-    if traced(value):  # before anything is asked of its sizes, which a traced graph would be bound to
+    if is_tracing(value):  # before anything is asked of its sizes, which a traced graph would be bound to
         return False
     tensors = [value, *_inputs(logits)] + ([] if logits.bias is None else [logits.bias])
     per_example = value.shape[1] * logits.query_length * logits.key_length

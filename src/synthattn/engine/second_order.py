@@ -15,7 +15,7 @@ from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[repor
 from synthattn.logits import Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 Function = Callable[..., Tensor]
 
@@ -34,7 +34,7 @@ def softmax_times_value(
 
 def is_wanted(grad: Tensor) -> bool:
     """Return True if a backward pass must produce gradients by torch's own operations."""
-    return torch.is_grad_enabled() or traced(grad) or is_legacy_batchedtensor(grad)
+    return torch.is_grad_enabled() or is_tracing(grad) or is_legacy_batchedtensor(grad)
 
 
 def gradients(
@@ -62,7 +62,7 @@ def twice_differentiable(result: Tensor, function: Function, *inputs: Tensor | N
 
     The gradient is that of ``result`` itself, except where it has to be differentiable: then ``function`` is computed.
     """
-    if traced(result) or not result.requires_grad:
+    if is_tracing(result) or not result.requires_grad:
         return result
     return _TwiceDifferentiable.apply(result, function, *inputs)  # pyright: ignore[reportReturnType]
 

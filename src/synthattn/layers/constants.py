@@ -9,7 +9,7 @@ from synthattn.engine.native import kernel
 from synthattn.engine.projection import is_watched
 from synthattn.logits import Logits
 from synthattn.synthesizers import Synthesizer, Tokens
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 # Tables with more entries than this are remembered by sums. Smaller ones are cheaper to copy and compare.
 LARGE = 2**20
@@ -87,7 +87,7 @@ def are_constant(sources: list[Tensor]) -> bool:
 
     On other devices a look at them would cost a synchronisation, more than computing again.
     """
-    if torch.is_autocast_enabled("cpu") or any(traced(t) for t in sources):
+    if torch.is_autocast_enabled("cpu") or any(is_tracing(t) for t in sources):
         return False
     wants_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in sources)
     return not wants_gradient and all(type(t) in (Tensor, nn.Parameter) and t.device.type == "cpu" for t in sources)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from synthattn.shapes import Float, Int
 from synthattn.synthesizers.base import Resize, last_position, replace_parameter, resized
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 
 def sinusoid(at: Int[Tensor, "*axes"], width: int, dtype: torch.dtype) -> Float[Tensor, "*axes width"]:
@@ -44,7 +44,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.table)
 
     def forward(self, at: Int[Tensor, "*axes"], dtype: torch.dtype) -> Float[Tensor, "*axes d_model"]:
-        if not traced(at) and (last := last_position(at)) >= len(self.table):
+        if not is_tracing(at) and (last := last_position(at)) >= len(self.table):
             raise ValueError(
                 f"input has {last + 1} positions, learned positions were built for {len(self.table)}; "
                 f"shorten the input or call resize_max_length({last + 1})"

@@ -22,7 +22,7 @@ from synthattn.masks import Mask, from_torch
 from synthattn.shapes import Bool, Float, Int
 from synthattn.synthesizers import Mix, Mixture, Sizes, Spec, Synthesizer, Term, Tokens, build, parse
 from synthattn.synthesizers.base import Resize, split_heads
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 
 class Remembered(NamedTuple):
@@ -312,7 +312,7 @@ class SyntheticAttention(nn.Module):
 def _in_lines(projection: nn.Linear, tensor: Tensor) -> bool:
     """Return True if the projection is nothing but a product, which may as well be computed transposed."""
     return (
-        not traced(tensor)
+        not is_tracing(tensor)
         and is_plain_linear(projection)
         and tensor.device.type == "cpu"
         and tensor.dtype == projection.weight.dtype

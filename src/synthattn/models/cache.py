@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from synthattn.models.compat import Cache, CacheLayerMixin, DynamicCache, DynamicLayer, EncoderDecoderCache
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 
 class Room:
@@ -28,7 +28,7 @@ class Room:
             return new
         alike = (old.dtype, old.device, old.shape[:-2]) == (new.dtype, new.device, new.shape[:-2])
         # Where gradients are recorded, what was returned may be needed as it was.
-        if torch.is_grad_enabled() or not alike or traced(new):
+        if torch.is_grad_enabled() or not alike or is_tracing(new):
             return torch.cat([old, new], dim=-2)
         total = old.shape[-2] + new.shape[-2]
         if not self._holds(old) or self.memory is None or self.memory.shape[-2] < total:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from synthattn.shapes import Bool, Int
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Places:
 
         So it is after padding on the left: all positions are smaller than the places, by as much.
         """
-        if self.keys is None or traced(self.keys):
+        if self.keys is None or is_tracing(self.keys):
             return self
         shift = torch.arange(self.keys.shape[-1], device=self.keys.device) - self.keys
         least, most = shift, shift
@@ -103,11 +103,11 @@ def places(
                 f"axes with queries and keys, got {tuple(attention_mask.shape)}"
             )
         kept = attention_mask != 0
-        if traced(kept) or not kept.all():
+        if is_tracing(kept) or not kept.all():
             padding = ~kept
             where = (kept.long().cumsum(-1) - 1).clamp(min=0)
             # Where padding reaches beyond it, it must not count as positions of its own.
-            if traced(kept) or longest is None or offset + length <= longest:
+            if is_tracing(kept) or longest is None or offset + length <= longest:
                 where = _shared(where, 0, kept)
     if position_ids is None and before is None:
         return Places(padding, mask, None if where is None else where[..., offset:], where, offset)
@@ -128,7 +128,7 @@ def places(
 
 def _check_added(mask: Tensor, what: str) -> None:
     """Added as they are, ones for tokens and zeros for padding would mask nothing, not even the future."""
-    if not traced(mask) and bool(((mask == 0) | (mask == 1)).all()) and bool(mask.any()):
+    if not is_tracing(mask) and bool(((mask == 0) | (mask == 1)).all()) and bool(mask.any()):
         raise ValueError(
             f"{what}attention_mask of four axes is {str(mask.dtype).removeprefix('torch.')} with ones and zeros, but "
             "floats are added to the logits (0 = attend, -inf = not); pass it as bool or int"
@@ -140,7 +140,7 @@ def _shared(positions: Tensor | None, start: int, kept: Tensor | None) -> Tensor
     if positions is None:
         return None
     positions = positions[0] if positions.dim() == 2 and positions.shape[0] == 1 else positions
-    if traced(positions):
+    if is_tracing(positions):
         return positions
     plain = positions == torch.arange(start, start + positions.shape[-1], device=positions.device)
     return None if bool((plain if kept is None else plain | ~kept).all()) else positions

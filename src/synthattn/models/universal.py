@@ -11,7 +11,7 @@ from synthattn.layers.positions import sinusoid
 from synthattn.models.block import Block
 from synthattn.models.stack import Stack, Trace
 from synthattn.shapes import Bool, Float
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 
 class Halting(nn.Module):
@@ -109,6 +109,6 @@ class UniversalStack(Stack):
             x = run(x, depth)
             progress.add(x, weight)
             # With a cache every depth must be filled: tokens to come may think longer.
-            if not complete and not traced(x) and progress.done():
+            if not complete and not is_tracing(x) and progress.done():
                 break
         return (x, None) if progress is None else (progress.result, progress.cost(padding))

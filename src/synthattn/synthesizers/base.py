@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from synthattn.engine.projection import is_plain_linear, project
 from synthattn.logits import Logits
 from synthattn.shapes import Float, Int
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 Resize = Literal["pad", "interpolate"]
 
@@ -139,7 +139,7 @@ class Synthesizer(nn.Module):
 def check_length(name: str, max_length: int, tokens: Tokens) -> None:
     """Refuse tokens beyond the end of a table, in words that say what to do about it."""
     if tokens.positions is not None:
-        if not traced(tokens.positions):
+        if not is_tracing(tokens.positions):
             _check_end(name, max_length, last_position(tokens.positions))
     elif tokens.start > 0:
         _check_end(name, max_length, tokens.start + tokens.length - 1)
@@ -173,7 +173,7 @@ def hidden_layer(
     hidden = project(projection, vectors)
     # In place spares memory, where nobody else holds what the projection returned. What a gradient is recorded of is a
     # view, though, and the gradient of a view that was written to is copied three times. A traced graph is for both.
-    in_place = is_plain_linear(projection) and not hidden.requires_grad and not traced(hidden)
+    in_place = is_plain_linear(projection) and not hidden.requires_grad and not is_tracing(hidden)
     return split_heads(hidden.relu_() if in_place else hidden.relu(), heads)
 
 
@@ -195,7 +195,7 @@ def part(table: Float[Tensor, "..."], dim: int, tokens: Tokens) -> Float[Tensor,
 
     A view of the whole has other properties than one of a part, for which a traced graph would exclude that length.
     """
-    if traced(table):
+    if is_tracing(table):
         return table.index_select(dim, torch.arange(tokens.start, tokens.start + tokens.length, device=table.device))
     if tokens.start == 0 and tokens.length == table.shape[dim]:
         return table  # the gradient of a view, even of the whole, is a copy of it

@@ -11,7 +11,7 @@ from synthattn.logits import Logits
 from synthattn.shapes import Float, Int
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens
 from synthattn.synthesizers.spec import Term
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 
 def bucket(
@@ -64,7 +64,7 @@ class RelativeSynthesizer(Synthesizer):
         """The bias of queries at offset, offset + 1, ... for keys at 0, 1, ..., looked up once per diagonal."""
         device = self.table.device
         # A traced graph would exclude lengths at which the view of the diagonals has other properties.
-        if traced(self.table):
+        if is_tracing(self.table):
             return self._at(torch.arange(k, device=device) - torch.arange(offset, offset + q, device=device)[:, None])
         # Row i is the window of keys that starts at distance -(offset + i).
         strip = self._at(torch.arange(1 - q - offset, k - offset, device=device))

@@ -11,7 +11,7 @@ from synthattn.logits import Features, Logits
 from synthattn.shapes import Float
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, split_heads
 from synthattn.synthesizers.spec import Term
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 
 class VanillaSynthesizer(Synthesizer):
@@ -61,7 +61,7 @@ class VanillaSynthesizer(Synthesizer):
 
 def _are_few(vectors: Float[Tensor, "batch length d_model"]) -> bool:
     """Whether there are fewer of them than rows of a projection; a traced graph is for any number of them."""
-    return not traced(vectors) and vectors.shape[0] * vectors.shape[1] < vectors.shape[2]
+    return not is_tracing(vectors) and vectors.shape[0] * vectors.shape[1] < vectors.shape[2]
 
 
 @dataclass(frozen=True)

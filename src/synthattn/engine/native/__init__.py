@@ -19,7 +19,7 @@ from synthattn.engine.native.library import load
 from synthattn.logits import Features, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Float, Int
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 # Below this many logits per example, torch's operations are as fast.
 SMALL_EXAMPLE = 2**16
@@ -73,7 +73,7 @@ def _attend(logits: Logits, value: Tensor, mask: Mask) -> Tensor | None:
 
 def _applies(logits: Logits, value: Tensor) -> bool:
     return (
-        not traced(value)  # before anything is asked of its sizes, which a traced graph would be bound to
+        not is_tracing(value)  # before anything is asked of its sizes, which a traced graph would be bound to
         and any(not features.batch_free for features in logits.features)
         # Else torch has a kernel of its own.
         and (logits.bias is not None or logits.key_bias is not None or len(logits.features) > 1)
@@ -85,7 +85,7 @@ def _applies(logits: Logits, value: Tensor) -> bool:
 
 def _takes(logits: Logits, value: Tensor) -> bool:
     """Return True if the kernel was compiled, and is for tensors like these."""
-    if traced(value):
+    if is_tracing(value):
         return False
     tensors = [value, *(t for f in logits.features for t in (f.query, f.key))]
     tensors += [bias for bias in (logits.bias, logits.key_bias) if bias is not None]

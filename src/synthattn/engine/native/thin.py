@@ -14,7 +14,7 @@ from torch.utils.flop_counter import register_flop_formula
 from synthattn.engine.native.checks import are_whole_floats, check_tensors
 from synthattn.engine.native.kernel import register
 from synthattn.engine.native.library import load, loaded
-from synthattn.tracing import traced
+from synthattn.tracing import is_tracing
 
 # With more rows, the product takes longer than reading the matrix, and large products are what others are good at.
 MOST_ROWS = 32
@@ -44,7 +44,7 @@ def _applies(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> bool:
     """Return True if no gradient is recorded, nothing is traced, and the tensors are not of a class of their own."""
     return (
         not torch.is_grad_enabled()
-        and not traced(x)  # before anything is asked of its sizes
+        and not is_tracing(x)  # before anything is asked of its sizes
         and type(x) is Tensor
         and (weight is None or type(weight) is nn.Parameter)
         and (bias is None or type(bias) is nn.Parameter)
