@@ -13,4 +13,4 @@ torch.set_num_threads(1)
 @pytest.fixture(autouse=True)
 def _fused_for_any_number_of_keys(monkeypatch):
     """Small inputs take torch's fused kernel, too, which most tests could not reach otherwise."""
-    monkeypatch.setattr("synthattn.attend.FUSED_KEYS", 0)
+    monkeypatch.setattr("synthattn.engine.thresholds.FUSED_KEYS", 0)

@@ -12,7 +12,11 @@ import torch
 from torch import Tensor
 
 from synthattn import SyntheticAttention, reference
-from synthattn.engine import blockwise, memory_pool
+from synthattn.engine import memory_pool, thresholds
+from synthattn.engine.call import Call
+from synthattn.engine.projection import LazyValues
+from synthattn.logits import Logits
+from synthattn.masks import Mask
 from synthattn.synthesizers import Mix
 
 # Every synthesizer and every kind of mixture. A new synthesizer adds a line and inherits all tests.
@@ -81,24 +85,25 @@ def padding(length: int = LENGTH, batch: int = BATCH) -> Tensor:
 
 
 @contextmanager
-def blockwise_for_all(block: int = 64, kept: int = 0) -> Iterator[None]:
-    """Send inputs of any size through the blockwise path, in blocks of so many entries of a head, keeping so many bytes
-    of weights for the backward pass."""
-    rows = max(1, min(128, block // 16))
+def chunks_for_all(logits: int = 64) -> Iterator[None]:
+    """Let the plain backend run calls of any size in chunks of so many logits."""
     changed = {
-        "SMALL_EXAMPLE": 0,
-        "HEAD_ELEMENTS": block,
-        "LEAST_ROWS": 1,
-        "BLOCK_ELEMENTS": block,
-        "CAUSAL_ROWS": rows,
-        "FUSED_ROWS": rows,
-        "KEPT_BYTES": kept,
+        "CHUNKED_LOGITS": 0,
+        "CHUNK_LOGITS": logits,
+        "CHUNK_ROWS": 1,
+        "CAUSAL_ROWS": max(1, min(128, logits // 16)),
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in changed.items():
-            patch.setattr(blockwise, name, value)
+            patch.setattr(thresholds, name, value)
         patch.setattr(memory_pool, "UNIT", 1)
         yield
+
+
+def call_of(logits: Logits, value: Tensor, mask: Mask | None = None, dropout: float = 0.0) -> Call:
+    """Return a call with logits and values that are there already."""
+    values = LazyValues(value, None, value.shape[1], value.shape[3])
+    return Call(lambda: logits, values, mask or Mask(), logits.query_length, dropout)
 
 
 def with_gradients(y: Tensor, layer: SyntheticAttention, inputs: list[Tensor]) -> dict[str, Tensor]:

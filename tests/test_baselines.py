@@ -225,7 +225,7 @@ def test_the_weights_of_a_convolution_make_its_output(spec, length, causal):
     y, weights = layer(x, is_causal=causal, key_padding_mask=pad, need_weights=True)
     assert weights.shape == (BATCH, HEADS, length, length)
     assert (weights * pad[:, None, None]).abs().max() == 0
-    torch.testing.assert_close(layer.output((weights @ layer.remember(x).values).transpose(1, 2).flatten(2)), y)
+    torch.testing.assert_close(layer.output((weights @ layer.project_memory(x).values).transpose(1, 2).flatten(2)), y)
 
 
 @pytest.mark.parametrize("spec", LINFORMERS)
@@ -243,7 +243,7 @@ def test_decoding_step_by_step_equals_the_causal_pass(spec, step, padded):
     expected, expected_weights = layer(x, is_causal=True, key_padding_mask=pad, need_weights=True)
     for start in range(0, LENGTH, step):
         stop = min(start + step, LENGTH)
-        memory = layer.remember(x[:, :stop])
+        memory = layer.project_memory(x[:, :stop])
         masks = {"is_causal": True, "key_padding_mask": None if pad is None else pad[:, :stop]}
         y = layer(x[:, start:stop], memory, offset=start, **masks)
         torch.testing.assert_close(y, expected[:, start:stop])
@@ -255,14 +255,14 @@ def test_decoding_step_by_step_equals_the_causal_pass(spec, step, padded):
 def test_a_memory_may_hold_what_comes_after_the_queries(spec):
     layer, x = make(spec), tokens()
     for causal in (True, False):
-        y = layer(x[:, 4:7], layer.remember(x), offset=4, is_causal=causal)
+        y = layer(x[:, 4:7], layer.project_memory(x), offset=4, is_causal=causal)
         torch.testing.assert_close(y, layer(x, is_causal=causal)[:, 4:7])
 
 
 @pytest.mark.parametrize("spec", CONVOLUTIONS)
 def test_a_step_of_decoding_looks_at_no_more_than_its_window(spec):
     layer, x = make(spec), tokens()
-    memory = layer.remember(x)
+    memory = layer.project_memory(x)
     expected = layer(x[:, -1:], memory, offset=LENGTH - 1, is_causal=True)
     memory.values.data[:, :, :-KERNEL] = float("nan")
     torch.testing.assert_close(layer(x[:, -1:], memory, offset=LENGTH - 1, is_causal=True), expected)
@@ -309,7 +309,7 @@ def test_a_dropped_kernel_entry_is_gone_for_all_that_share_the_kernel(spec):
     layer = kind(D_MODEL, D_MODEL, 1, 0.5, bias=False).double()
     torch.nn.init.eye_(layer.output.weight)
     x = tokens(31)
-    values = layer.remember(x).values
+    values = layer.project_memory(x).values
     y, weights = layer(x, need_weights=True)
     assert torch.equal(weights, torch.eye(31, dtype=x.dtype).expand(BATCH, D_MODEL, 31, 31))
     times = (y.mT / values.squeeze(-1)).round()

@@ -1,4 +1,4 @@
-"""Kept exponentials are never stale, whatever happens to the parameters between two calls."""
+"""Kept weights are never stale, whatever happens to the parameters between two calls."""
 
 import copy
 import pickle
@@ -11,8 +11,7 @@ from helpers import MAX_LENGTH, make
 from helpers import padding as padding_of
 from helpers import tokens as tokens_of
 from synthattn import SyntheticAttention, reference
-from synthattn.engine import batch_free
-from synthattn.layers import constants, exponential_cache
+from synthattn.engine import input_independent, thresholds
 
 LENGTH = 19  # long enough for keeping to pay
 
@@ -38,13 +37,13 @@ SPECS = [
 def computed(monkeypatch):
     """How often exponentials were computed."""
     count = [0]
-    original = batch_free.exponential
+    original = input_independent.exponentials
 
     def counting(*args):
         count[0] += 1
         return original(*args)
 
-    monkeypatch.setattr(exponential_cache.batch_free, "exponential", counting)
+    monkeypatch.setattr(input_independent, "exponentials", counting)
     return count
 
 
@@ -149,9 +148,9 @@ def sources(layer):
         to_float32,
     ],
 )
-@pytest.mark.parametrize("large", [0, constants.LARGE])
+@pytest.mark.parametrize("large", [0, thresholds.DIGESTED_ENTRIES])
 def test_never_stale(monkeypatch, spec, change, causal, large):
-    monkeypatch.setattr(constants, "LARGE", large)
+    monkeypatch.setattr(thresholds, "DIGESTED_ENTRIES", large)
     layer, x = make(spec).eval(), tokens()
     SPECS_OF[id(layer)] = spec
     before = run(layer, x, is_causal=causal)
@@ -168,7 +167,7 @@ def test_never_stale(monkeypatch, spec, change, causal, large):
 def test_never_stale_after_a_reload_while_they_are_computed(monkeypatch, spec, causal):
     """Another thread loads parameters between the look at them and the exponentials, or after these."""
     layer, other, x = make(spec).eval(), make(spec, seed=5).eval(), tokens()
-    original = batch_free.exponential
+    original = input_independent.exponentials
     for moment in ("before", "after"):
 
         def exponential(*args, moment=moment):
@@ -182,7 +181,7 @@ def test_never_stale_after_a_reload_while_they_are_computed(monkeypatch, spec, c
         layer.load_state_dict(make(spec, seed=6).state_dict())
         with torch.no_grad():
             with monkeypatch.context() as patch:
-                patch.setattr(batch_free, "exponential", exponential)
+                patch.setattr(input_independent, "exponentials", exponential)
                 layer(x, is_causal=causal)
             torch.testing.assert_close(layer(x, is_causal=causal), other(x, is_causal=causal))
 
@@ -270,7 +269,7 @@ def test_not_saved_and_not_copied():
     y = run(layer, x)
     assert set(layer.state_dict()) == names
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert other._exponentials._entries == {}
+        assert other._weight_cache._entries == {}
         torch.testing.assert_close(run(other, x), y)
 
 

@@ -7,17 +7,17 @@ import torch
 from torch import Tensor
 
 from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, MEMORY, SPECS, assert_same, make, padding, tokens
-from synthattn.layers import Remembered, SyntheticAttention
+from synthattn.layers import ProjectedMemory, SyntheticAttention
 from synthattn.synthesizers import parse
 
 every_spec = pytest.mark.parametrize("spec", [*SPECS, "vanilla+vanilla"])
 
 
-def extend(past: Remembered | None, new: Remembered) -> Remembered:
+def extend(past: ProjectedMemory | None, new: ProjectedMemory) -> ProjectedMemory:
     if past is None:
         return new
     keys = None if past.keys is None or new.keys is None else torch.cat([past.keys, new.keys], dim=-2)
-    return Remembered(keys, torch.cat([past.values, new.values], dim=-2))
+    return ProjectedMemory(keys, torch.cat([past.values, new.values], dim=-2))
 
 
 def decode(layer: SyntheticAttention, x: Tensor, steps: list[int], pad: Tensor | None, at: Tensor | None) -> Tensor:
@@ -25,7 +25,7 @@ def decode(layer: SyntheticAttention, x: Tensor, steps: list[int], pad: Tensor |
     past, done, parts = None, 0, []
     for step in steps:
         piece, end = x[:, done : done + step], done + step
-        past = extend(past, layer.remember(piece))
+        past = extend(past, layer.project_memory(piece))
         parts.append(
             layer(
                 piece,
@@ -65,7 +65,7 @@ def test_left_padding_equals_the_sentence_alone(spec):
 def test_keys_are_kept_only_for_the_dot_product(spec):
     layer = make(spec)
     dot_products = sum(term.name == "vanilla" for term in parse(spec).terms)
-    kept = layer.remember(tokens())
+    kept = layer.project_memory(tokens())
     assert kept.values.shape == (BATCH, HEADS, LENGTH, HEAD_DIM)
     assert layer.reads_memory == (dot_products > 0)
     if dot_products == 0:
@@ -76,11 +76,13 @@ def test_keys_are_kept_only_for_the_dot_product(spec):
 
 
 @every_spec
-def test_a_remembered_memory_is_as_good_as_the_memory(spec):
+def test_a_projected_memory_is_as_good_as_the_memory(spec):
     layer, x, memory = make(spec), tokens(), tokens(MEMORY, seed=2)
     pad = padding(MEMORY)
     from_tokens = layer(x, memory, key_padding_mask=pad)
-    torch.testing.assert_close(layer(x, layer.remember(memory), key_padding_mask=pad), from_tokens, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        layer(x, layer.project_memory(memory), key_padding_mask=pad), from_tokens, rtol=0, atol=1e-12
+    )
 
 
 @every_spec

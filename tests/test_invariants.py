@@ -16,7 +16,7 @@ from helpers import (
     MEMORY,
     SPECS,
     assert_same,
-    blockwise_for_all,
+    chunks_for_all,
     make,
     padding,
     tokens,
@@ -25,7 +25,7 @@ from synthattn import reference
 from synthattn.synthesizers import parse
 
 every_spec = pytest.mark.parametrize("spec", SPECS)
-TOKEN_FREE = [s for s in SPECS if make(s).synthesizer.batch_free]
+TOKEN_FREE = [s for s in SPECS if make(s).synthesizer.input_independent]
 PURE_DENSE = [
     "dense",
     "dense(shared_keys=true, bias=false)",
@@ -80,7 +80,7 @@ def test_equals_the_equations_in_float64(spec, kind):
 @every_spec
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_equal_the_equations(spec, kind):
-    with blockwise_for_all():
+    with chunks_for_all():
         assert_same(make(spec), tokens(), **masks(kind, LENGTH, LENGTH))
 
 

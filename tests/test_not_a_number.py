@@ -11,7 +11,7 @@ from helpers import LENGTH, SPECS, make, needs_kernels, tokens
 from synthattn import SyntheticAttention
 from test_second_order import path
 
-PATHS = ["small", pytest.param("native", marks=needs_kernels), "blockwise"]
+PATHS = ["small", pytest.param("compiled", marks=needs_kernels), "chunks"]
 
 
 def results(layer: SyntheticAttention, x: Tensor, **options: Any) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The execution paths: that each runs when it should, and is exact where it is hardest."""
+"""The backends: each takes the calls that it should, and is exact where that is hardest."""
 
 from typing import Any
 
@@ -8,32 +8,38 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, assert_same, blockwise_for_all, make, padding, tokens
+from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, assert_same, chunks_for_all, make, padding, tokens
 from synthattn import SyntheticAttention, attend, reference
-from synthattn.engine import banded, batch_free, blockwise, memory_pool
+from synthattn.engine import input_independent, plain, thresholds
+from synthattn.engine.projection import as_feature_major
+from synthattn.layers import synthetic_attention
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The names of the paths that were taken."""
+    """The names of the backends that took a call, and of products that gave up."""
     taken: list[str] = []
 
-    def watch(module, function, name):
-        original = getattr(module, function)
+    def watch(backend):
+        original = backend.attend
 
-        def wrapped(*args, **kwargs):
-            result = original(*args, **kwargs)
-            taken.append(name if result is not None else f"{name} gave up")
+        def wrapped(call):
+            result = original(call)
+            taken.extend([backend.__name__.rsplit(".", 1)[1]] if result is not None else [])
             return result
 
-        monkeypatch.setattr(module, function, wrapped)
+        monkeypatch.setattr(backend, "attend", wrapped)
 
-    watch(batch_free, "attend", "batch-free")
-    watch(batch_free, "attend_exponential", "exponentials")
-    watch(banded, "attend", "banded")
-    watch(blockwise, "attend", "blockwise")
-    watch(attend, "_fused", "fused")
-    watch(attend, "_softmax", "plain")
+    for backend in (*attend.BACKENDS, plain):
+        watch(backend)
+    original = input_independent.multiply
+
+    def multiply(*args, **kwargs):
+        result = original(*args, **kwargs)
+        taken.extend(["gave up"] if result is None else [])
+        return result
+
+    monkeypatch.setattr(input_independent, "multiply", multiply)
     return taken
 
 
@@ -50,32 +56,31 @@ def path(calls: list[str], spec: str, training: bool = True, dtype=torch.float64
 
 def test_torch_s_fused_kernel_is_not_for_few_keys(calls, monkeypatch):
     """It has lanes for 16 keys, and loses NaN where there are fewer."""
-    monkeypatch.setattr(attend, "FUSED_KEYS", LENGTH + 1)
+    monkeypatch.setattr(thresholds, "FUSED_KEYS", LENGTH + 1)
     assert path(calls, "vanilla") == "plain"
-    monkeypatch.setattr(attend, "FUSED_KEYS", LENGTH)
-    assert path(calls, "vanilla") == "fused"
+    monkeypatch.setattr(thresholds, "FUSED_KEYS", LENGTH)
+    assert path(calls, "vanilla") == "sdpa"
 
 
-def test_which_path_runs_when(calls):
-    assert path(calls, "random") == "batch-free"
-    assert path(calls, "random", is_causal=True) == "batch-free"
-    assert path(calls, "random", key_padding_mask=padding()) == "exponentials, batch-free"
-    assert path(calls, "random", training=False) == "exponentials"
-    assert path(calls, "fixed_random") == "exponentials"
-    assert path(calls, "random+factorized_random") == "batch-free"
+def test_which_backend_takes_what(calls):
+    assert path(calls, "random") == "input_independent"
+    assert path(calls, "random", is_causal=True) == "input_independent"
+    assert path(calls, "random", key_padding_mask=padding()) == "input_independent"
+    assert path(calls, "random", training=False) == "kept_weights"
+    assert path(calls, "fixed_random") == "kept_weights"
+    assert path(calls, "random+factorized_random") == "input_independent"
     assert path(calls, "random", attn_mask=torch.zeros(BATCH, HEADS, LENGTH, LENGTH) > 0) == "plain"
-    assert path(calls, "dense(window=5)") == "banded"
-    assert path(calls, "vanilla") == "fused"
-    assert path(calls, "dense(bias=false)") == "fused"
-    assert path(calls, "dense", training=False) == "fused"
-    assert path(calls, "random+vanilla", training=False) == "fused"
-    assert path(calls, "random+vanilla", training=False, key_padding_mask=padding()) == "fused"
+    assert path(calls, "dense(window=5)") == "windowed"
+    assert path(calls, "vanilla") == "sdpa"
+    assert path(calls, "dense(bias=false)") == "sdpa"
+    assert path(calls, "dense", training=False) == "sdpa"
+    assert path(calls, "random+vanilla", training=False) == "sdpa"
+    assert path(calls, "random+vanilla", training=False, key_padding_mask=padding()) == "sdpa"
     assert path(calls, "dense") == "plain"
-    with blockwise_for_all():
+    with chunks_for_all():
         for spec in ("dense", "random+vanilla", "dense+vanilla", "factorized_dense", "vanilla+relative"):
-            assert path(calls, spec) == "blockwise"
-        assert path(calls, "dense+vanilla", training=False) == "blockwise"
-        assert path(calls, "random+vanilla", dtype=torch.bfloat16) == "plain"
+            assert path(calls, spec) == "plain"
+        assert path(calls, "random+vanilla", training=False, key_padding_mask=padding()) == "plain"
 
 
 @pytest.mark.parametrize("spec", ["dense", "random+vanilla", "factorized_random+vanilla", "vanilla+relative"])
@@ -107,7 +112,7 @@ def test_underflow_of_all_kept_keys_falls_back_to_the_exact_softmax(calls, spec,
     calls.clear()
     with torch.set_grad_enabled(train):
         y = layer(x, key_padding_mask=padding(), is_causal=causal)
-    assert "exponentials gave up" in calls
+    assert "gave up" in calls
     expected, _ = reference.attention(layer, x, key_padding_mask=padding(), is_causal=causal)
     torch.testing.assert_close(y, expected, rtol=tolerance, atol=tolerance)
     if train:
@@ -156,12 +161,37 @@ def test_a_window_reaches_no_further():
 @pytest.mark.parametrize(
     "spec", ["dense", "random+vanilla", "dense+vanilla", "factorized_dense", "dense(window=5)+vanilla"]
 )
-@pytest.mark.parametrize("block", [1, 100, 10**6])
-@pytest.mark.parametrize("kept", [0, 10**9])
-def test_blocks_of_any_size_agree(spec, block, kept):
-    with blockwise_for_all(block, kept):
+@pytest.mark.parametrize("size", [1, 100, HEADS * LENGTH * LENGTH, 10**6])
+def test_chunks_of_any_size_agree(spec, size):
+    with chunks_for_all(size):
         assert_same(make(spec), tokens(), key_padding_mask=padding(), is_causal=True)
         assert_same(make(spec), tokens())
+        mask = torch.rand(BATCH, HEADS, LENGTH, LENGTH) < 0.3
+        assert_same(make(spec), tokens(), attn_mask=mask)
+
+
+@pytest.mark.parametrize("spec", ["random+vanilla", "factorized_dense"])
+def test_chunks_drop_weights_as_torch_does(spec):
+    """Backward passes drop what forward passes dropped, on average nothing is lost, and a seed repeats a run."""
+    layer, x = make(spec, dropout=0.4), tokens(batch=1)
+    parameter = layer.value.weight
+    with chunks_for_all(100):
+        torch.manual_seed(3)
+        y = layer(x)
+        (grad,) = torch.autograd.grad(y.sum(), parameter)
+        torch.manual_seed(3)
+        assert torch.equal(layer(x), y)
+        assert not torch.equal(layer(x), y)
+        # The result is linear in the values: its derivative in one direction is the result with that direction.
+        direction = torch.randn_like(parameter)
+        parameter.data.add_(direction)
+        torch.manual_seed(3)
+        change = (layer(x) - y).sum()
+        parameter.data.sub_(direction)
+        torch.testing.assert_close(change, (grad * direction).sum())
+        mean = torch.stack([layer(x).detach() for _ in range(2000)]).mean(0)
+    expected = layer.eval()(x)
+    assert (mean - expected).abs().max() < 0.1 * expected.abs().max()
 
 
 @pytest.mark.parametrize(
@@ -175,14 +205,14 @@ def test_blocks_of_any_size_agree(spec, block, kept):
         ("dense+vanilla", "synthesizer.terms.1"),
     ],
 )
-def test_blocks_give_the_right_gradients_where_something_is_frozen(spec, frozen):
+def test_chunks_give_the_right_gradients_where_something_is_frozen(spec, frozen):
     layer, x = make(spec), tokens()
     if frozen == "x":
         inputs = list(layer.parameters())
     else:
         layer.get_submodule(frozen).requires_grad_(False)
         inputs = [p for p in layer.parameters() if p.requires_grad] + [x.requires_grad_()]
-    with blockwise_for_all():
+    with chunks_for_all():
         ours = torch.autograd.grad(layer(x).square().sum(), inputs)
     expected = torch.autograd.grad(reference.attention(layer, x)[0].square().sum(), inputs)
     for a, b in zip(ours, expected, strict=True):
@@ -190,10 +220,10 @@ def test_blocks_give_the_right_gradients_where_something_is_frozen(spec, frozen)
 
 
 def test_gradients_can_be_taken_twice_and_while_others_wait():
-    """What is kept for a backward pass stays what it was, whatever else is computed before."""
+    """Tensors that are saved for a backward pass keep their values, whatever else is computed before."""
     layer, other, x = make("dense+vanilla"), make("dense+vanilla", seed=5), tokens()
     expected = torch.autograd.grad(reference.attention(layer, x)[0].square().sum(), list(layer.parameters()))
-    with blockwise_for_all(kept=10**9):
+    with chunks_for_all():
         loss = layer(x).square().sum()
         other(x).square().sum().backward()
         for last in (False, True):
@@ -203,24 +233,26 @@ def test_gradients_can_be_taken_twice_and_while_others_wait():
             other(x).square().sum().backward()
 
 
-def test_kept_weights_are_not_those_of_padding_or_the_future(monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        memory_pool, "empty", lambda shape, dtype: asked.append(shape) or torch.empty(shape, dtype=dtype)
-    )
-    with blockwise_for_all(10**6, 10**9):
-        make("dense+vanilla")(tokens(), key_padding_mask=padding())
-    keys = int((~padding()).sum())
-    assert (HEADS * LENGTH * keys,) in asked
-    assert (BATCH * HEADS * LENGTH * LENGTH,) not in asked
-    asked.clear()
-    with blockwise_for_all(16, 10**9):  # a row at a time
-        make("dense+vanilla")(tokens(), is_causal=True)
-    assert (BATCH * HEADS * LENGTH * (LENGTH + 1) // 2,) in asked
+def test_chunks_hold_few_logits_at_a_time():
+    class Largest(TorchDispatchMode):
+        seen = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                self.seen = max(self.seen, result.numel())
+            return result
+
+    length, batch = 67, 3
+    layer = make("factorized_dense", max_length=length)
+    x = tokens(length, batch)
+    with chunks_for_all(HEADS * length * 5), Largest() as largest:
+        layer(x).sum().backward()
+    assert largest.seen < HEADS * length * length
 
 
 def test_fake_tensors_go_another_way():
-    with FakeTensorMode(), blockwise_for_all():
+    with FakeTensorMode(), chunks_for_all():
         layer = SyntheticAttention(12, 2, attention="dense+vanilla", max_length=16)
         x = torch.randn(2, 16, 12, requires_grad=True)
         layer(x).sum().backward()
@@ -228,7 +260,7 @@ def test_fake_tensors_go_another_way():
         assert x.grad.shape == x.shape
 
 
-def test_gradcheck_of_the_blocks():
+def test_gradcheck_of_the_chunks():
     # Entry by entry: random directions would be faster, but do not see an error of some per cent.
     layer = make("random+dense+vanilla", max_length=5)  # of a large table, most entries are not read
     x = tokens(4).requires_grad_()
@@ -237,20 +269,20 @@ def test_gradcheck_of_the_blocks():
     def run(x, matrix):
         return torch.func.functional_call(layer, {"synthesizer.terms.0.matrix": matrix}, (x,))
 
-    with blockwise_for_all(20):
+    with chunks_for_all(20):
         assert torch.autograd.gradcheck(run, (x, matrix.detach().requires_grad_()))
 
 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("transposed", [True, False])
 def test_gradcheck_of_the_product(monkeypatch, causal, transposed):
-    monkeypatch.setattr(batch_free, "CAUSAL_BLOCK", 2)
+    monkeypatch.setattr(thresholds, "CAUSAL_ROWS", 2)
     weights = torch.randn(2, 5, 5, dtype=torch.float64, requires_grad=True)
     columns = torch.randn(2, 5, 3, dtype=torch.float64)
     columns = (columns.mT.contiguous().mT if transposed else columns).requires_grad_()
 
     def product(weights, columns):
-        return batch_free._Product.apply(weights.tril() if causal else weights, columns, causal)
+        return input_independent._Product.apply(weights.tril() if causal else weights, columns, causal)
 
     assert torch.autograd.gradcheck(product, (weights, columns))
     assert torch.autograd.gradgradcheck(product, (weights, columns))
@@ -258,16 +290,16 @@ def test_gradcheck_of_the_product(monkeypatch, causal, transposed):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("arguments", [{}, {"is_causal": True}, {"key_padding_mask": padding()}])
-def test_between_its_projections_batch_free_attention_re_orders_nothing(monkeypatch, arguments, bias):
-    """What a head gives is the transposed memory of what the output projection reads, forward and backward."""
+def test_between_its_projections_input_independent_attention_re_orders_nothing(monkeypatch, arguments, bias):
+    """A head is the transposed memory of what the output projection reads, forward and backward."""
     layer, x = make("random", torch.float32, bias=bias), tokens(dtype=torch.float32)
     seen = []
-    original = SyntheticAttention._merge
-    monkeypatch.setattr(SyntheticAttention, "_merge", lambda self, heads: seen.append(heads) or original(self, heads))
+    original = synthetic_attention.merge_heads
+    monkeypatch.setattr(synthetic_attention, "merge_heads", lambda *args: seen.append(args[0]) or original(*args))
     for train in (True, False):
         with torch.set_grad_enabled(train):
             y = layer.train(train)(x, **arguments)
-        assert batch_free.as_lines(seen.pop()) is not None
+        assert as_feature_major(seen.pop()) is not None
         assert y.is_contiguous()
     # A hook, or another module in its place, sees tokens in their usual order.
     layer.value.register_forward_hook(lambda module, args, result: seen.append(result))
@@ -275,13 +307,13 @@ def test_between_its_projections_batch_free_attention_re_orders_nothing(monkeypa
     assert seen[0].shape == (BATCH, LENGTH, HEADS * HEAD_DIM)
 
 
-def test_second_derivatives_of_batch_free_attention():
+def test_second_derivatives_of_input_independent_attention():
     layer = make("random", max_length=5)
     for causal in (False, True):
         assert torch.autograd.gradgradcheck(lambda x, c=causal: layer(x, is_causal=c), tokens(4).requires_grad_())
 
 
-def test_memory_of_batch_free_attention_does_not_grow_with_the_batch_squared_lengths():
+def test_memory_of_input_independent_attention_does_not_grow_with_the_batch_squared_lengths():
     """No tensor of batch x heads x length^2 is made, in eval or in training."""
     batch, length = 8, 64
     limit = batch * HEADS * length * length

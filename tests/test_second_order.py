@@ -1,4 +1,4 @@
-"""Second derivatives: gradients of gradients equal those of the plain equations, on every execution path."""
+"""Second derivatives: gradients of gradients equal those of the plain equations, by every backend."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from helpers import HEADS, LENGTH, SPECS, blockwise_for_all, make, needs_kernels, padding, tokens
-from synthattn import attend
-from synthattn.engine import batch_free, native
+from helpers import HEADS, LENGTH, SPECS, chunks_for_all, make, needs_kernels, padding, tokens
+from synthattn.engine import native, sdpa, thresholds
 from synthattn.layers.linformer import Linformer
 
-FUSED_KEYS = attend.FUSED_KEYS  # as it is outside of the tests
+FUSED_KEYS = thresholds.FUSED_KEYS  # as it is outside of the tests
 MASKS = {
     "full": {},
     "causal": {"is_causal": True},
@@ -25,20 +24,20 @@ MASKS = {
 
 @contextmanager
 def path(name: str) -> Iterator[None]:
-    """Send inputs of any size through one kind of execution path; ``small`` leaves the thresholds as they are."""
+    """Send inputs of any size through one kind of backend; ``small`` leaves the thresholds as they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attend, "FUSED_KEYS", FUSED_KEYS)
+        patch.setattr(thresholds, "FUSED_KEYS", FUSED_KEYS)
         if name == "small":
             yield
-        elif name == "native":
-            patch.setattr(native, "SMALL_EXAMPLE", 0)
-            patch.setattr(batch_free, "LARGE", 0)
-            patch.setattr(batch_free, "CAUSAL_BLOCK", 3)
+        elif name == "compiled":
+            patch.setattr(thresholds, "COMPILED_LOGITS", 0)
+            patch.setattr(thresholds, "UNWRITTEN_WEIGHTS", 0)
+            patch.setattr(thresholds, "CAUSAL_ROWS", 3)
             yield
         else:
             patch.setattr(native, "load", lambda: None)
-            patch.setattr(batch_free, "CAUSAL_BLOCK", 3)
-            with blockwise_for_all():
+            patch.setattr(thresholds, "CAUSAL_ROWS", 3)
+            with chunks_for_all():
                 yield
 
 
@@ -64,7 +63,7 @@ def assert_same_penalty(layer: nn.Module, x: Tensor, tolerance: float, **options
 
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("kind", MASKS)
-@pytest.mark.parametrize("name", ["small", pytest.param("native", marks=needs_kernels), "blockwise"])
+@pytest.mark.parametrize("name", ["small", pytest.param("compiled", marks=needs_kernels), "chunks"])
 def test_gradient_penalty_equals_plain(spec, kind, name):
     layer, x = make(spec, torch.float32), tokens(dtype=torch.float32)
     with path(name):
@@ -80,7 +79,7 @@ def test_gradient_penalty_equals_plain_above_the_real_threshold(spec):
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("name", ["small", "blockwise"])
+@pytest.mark.parametrize("name", ["small", "chunks"])
 def test_second_derivatives_equal_finite_differences(spec, name):
     layer = make(spec, max_length=7 if "a=4" not in spec else 11, d_model=5, num_heads=2, head_dim=3)
     names, parameters = zip(*layer.named_parameters(), strict=True)
@@ -101,7 +100,7 @@ def test_linformer_has_second_derivatives():
 
 
 @pytest.mark.parametrize("spec", ["random", "vanilla", "random+vanilla", "dense+vanilla", "factorized_dense"])
-@pytest.mark.parametrize("name", ["small", pytest.param("native", marks=needs_kernels), "blockwise"])
+@pytest.mark.parametrize("name", ["small", pytest.param("compiled", marks=needs_kernels), "chunks"])
 def test_batched_gradients_equal_single_ones(spec, name):
     layer = make(spec, torch.float32)
     x = tokens(dtype=torch.float32).requires_grad_()
@@ -116,7 +115,7 @@ def test_batched_gradients_equal_single_ones(spec, name):
 @pytest.mark.parametrize("spec", ["random+vanilla", "vanilla+relative", "fixed_random+vanilla"])
 def test_a_bias_with_a_gradient_beside_the_fused_kernel(monkeypatch, spec):
     """As on other devices than the CPU, where the fused kernel takes a bias that wants a gradient."""
-    monkeypatch.setattr(attend, "_fused_applies", lambda logits, value: True)
+    monkeypatch.setattr(sdpa, "needs_grad", lambda *tensors: False)
     layer, x = make(spec), tokens()
     sources = list(layer.parameters())
     mask = torch.zeros(

@@ -1,4 +1,4 @@
-"""Which keys a query may attend to, in one type that every execution path understands."""
+"""Masks: the keys that each query may attend to, in one type that every backend reads."""
 
 from dataclasses import dataclass, replace
 
@@ -29,7 +29,7 @@ class Mask:
         return self.allowed is not None and self.allowed.dim() == 4
 
     def within(self, windows: "list[Bool[Tensor, '*batch q k']]") -> "Mask":
-        """This mask, and inside all of the windows."""
+        """Return this mask, restricted to the inside of all windows."""
         if not windows:
             return self
         allowed = self.allowed
@@ -39,14 +39,14 @@ class Mask:
         return replace(self, allowed=allowed)
 
     def shared(self, q: int, k: int, device: torch.device) -> Bool[Tensor, "q k"] | None:
-        """The part that is the same for every example, or None if there is none."""
+        """Return the part that is the same for every example, or None if there is none."""
         causal = torch.ones(q, k, dtype=torch.bool, device=device).tril() if self.causal else None
         if self.allowed is None or self.per_example:
             return causal
         return self.allowed if causal is None else self.allowed & causal
 
     def full(self, q: int, k: int, device: torch.device) -> Bool[Tensor, "#batch #heads #q k"] | None:
-        """Everything in one broadcastable tensor, or None if nothing is masked."""
+        """Return all conditions in one broadcastable tensor, or None if nothing is masked."""
         parts = []
         shared = self.shared(q, k, device)
         if shared is not None:
@@ -65,8 +65,10 @@ class Mask:
     def added_to(
         self, bias: Float[Tensor, "*batch #heads #q k"] | None, value: Float[Tensor, "_ heads k width"], q: int
     ) -> Float[Tensor, "*example #heads #q k"] | None:
-        """A bias with minus infinity where ``allowed`` forbids. Causal masks and padding are left to those who skip
-        what they hide, unless all is per example anyway."""
+        """Return a bias with minus infinity where ``allowed`` forbids.
+
+        Causal masks and padding are left to kernels that skip what they hide, unless the mask differs per example.
+        """
         k = value.shape[-2]
         allowed = self.full(q, k, value.device) if self.per_example else self.allowed
         if allowed is None:
@@ -74,10 +76,20 @@ class Mask:
         bias = value.new_zeros(1, 1, k) if bias is None else bias
         return bias.masked_fill(~allowed, float("-inf"))
 
-    def revived(self, q: int, k: int) -> "tuple[Mask, Bool[Tensor, '#batch #heads #q 1'] | None]":
-        """A mask without empty rows, and the rows that were empty (their result is zero), None if none were.
+    def rows(self, examples: slice, rows: slice, end: int) -> "Mask":
+        """Return the mask of some queries of some examples, for the keys before ``end``."""
+        keep, allowed = self.keep, self.allowed
+        if allowed is not None:
+            allowed = (allowed[examples] if self.per_example and len(allowed) > 1 else allowed)[..., rows, :end]
+        if self.causal:
+            past = torch.arange(end) <= torch.arange(rows.start, rows.stop)[:, None]
+            allowed = past if allowed is None else allowed & past
+        return Mask(None if keep is None else keep[examples, :end], False, allowed)
 
-        No kernel then ever sees a row without keys, which would be 0 / 0.
+    def fill_empty_rows(self, q: int, k: int) -> "tuple[Mask, Bool[Tensor, '#batch #heads #q 1'] | None]":
+        """Return a mask without empty rows, and the rows that were empty, whose result is zero; None if none were.
+
+        No kernel then sees a row without keys, which would be 0 / 0.
         """
         if self.keep is None and self.allowed is None:
             return self, None
@@ -85,13 +97,13 @@ class Mask:
         assert anchor is not None
         full = self.full(q, k, anchor.device)
         assert full is not None
-        dead = ~full.any(dim=-1, keepdim=True)
-        if not is_tracing(dead) and not dead.any():
+        empty = ~full.any(dim=-1, keepdim=True)
+        if not is_tracing(empty) and not empty.any():
             return self, None
         if self.keep is not None and not self.causal and self.allowed is None:
-            return Mask(keep=self.keep | dead[:, 0, 0]), dead
-        alive = (full | dead).expand(-1, -1, q, -1)
-        return Mask(allowed=alive if self.keep is not None or self.per_example else alive[0, 0]), dead
+            return Mask(keep=self.keep | empty[:, 0, 0]), empty
+        filled = (full | empty).expand(-1, -1, q, -1)
+        return Mask(allowed=filled if self.keep is not None or self.per_example else filled[0, 0]), empty
 
 
 def from_torch(
@@ -154,7 +166,7 @@ def has_memory(tensor: Tensor) -> bool:
 def _from_attn_mask(
     attn_mask: Tensor, batch: int, heads: int, q: int, k: int
 ) -> tuple[Bool[Tensor, "*example q k"] | None, Float[Tensor, "*batch #heads q k"] | None]:
-    """Where it allows to attend, and what it adds."""
+    """Return where a mask allows to attend, and what it adds to the logits."""
     # A tuple: the sizes of a traced graph cannot be hashed.
     shapes = ((q, k), (batch * heads, q, k), (batch, 1, q, k), (batch, heads, q, k))
     if tuple(attn_mask.shape) not in shapes:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from synthattn.bench import decode, models
 from synthattn.bench.record import Case, UnsupportedError
-from synthattn.engine import batch_free, blockwise, native
+from synthattn.engine import compiled, input_independent, plain
 from synthattn.models.cache import KeysAndValuesLayer, ValuesOnlyLayer
 from synthattn.synthesizers import FAMILY
 
@@ -114,8 +114,8 @@ def test_ours_are_right(name, mask, kind):
 
 
 def test_not_a_number_is_not_small(monkeypatch):
-    right = batch_free.attend
-    monkeypatch.setattr(batch_free, "attend", lambda *args: right(*args) * float("nan"))  # pyright: ignore[reportOptionalOperand]
+    right = input_independent.attend
+    monkeypatch.setattr(input_independent, "attend", lambda *args: right(*args) * float("nan"))  # pyright: ignore[reportOptionalOperand]
     with pytest.raises(ValueError, match="differs from the outputs of plain execution by nan"):
         models.check("random", Case("train", 16, LENGTH), SIZES)
     some, none = torch.ones(3), torch.full((2,), float("nan"))
@@ -149,24 +149,24 @@ def wrong_gradient(result: Any) -> Any:
     ("name", "kind", "module", "function", "change", "message"),
     [
         ("vanilla", "model", models, "_copy_t5", lambda x: x, "the output of T5"),
-        ("vanilla", "train", native, "attend", wrong, "the output of T5"),
-        ("random", "model", batch_free, "attend", wrong, "the outputs of plain execution"),
-        ("factorized_dense", "model", blockwise, "attend", wrong, "the outputs of plain execution"),
-        ("dense+vanilla", "train", native, "attend", wrong, "the outputs of plain execution"),
+        ("vanilla", "train", compiled, "attend", wrong, "the output of T5"),
+        ("random", "model", input_independent, "attend", wrong, "the outputs of plain execution"),
+        ("factorized_dense", "model", plain, "attend", wrong, "the outputs of plain execution"),
+        ("dense+vanilla", "train", compiled, "attend", wrong, "the outputs of plain execution"),
         ("linformer", "train", F, "scaled_dot_product_attention", wrong, "the outputs of plain execution"),
         (
             "random+vanilla",
             "train",
-            native,
+            compiled,
             "attend",
             wrong_gradient,
             "the gradients in single precision of plain execution",
         ),
-        ("random+vanilla", "train", blockwise, "attend", wrong_gradient, "the gradients of plain execution"),
+        ("random+vanilla", "train", plain, "attend", wrong_gradient, "the gradients of plain execution"),
         (
             "random",
             "train",
-            batch_free,
+            input_independent,
             "attend",
             wrong_gradient,
             "the gradients in single precision of plain execution",

@@ -13,7 +13,7 @@ from synthattn.models import (
     SynthesizerForMaskedLM,
     presets,
 )
-from synthattn.models.places import places
+from synthattn.models.layout import relative_layout, token_layout
 
 SPECS = ["random", "vanilla", "dense", "random+vanilla"]
 POSITIONS = ["sinusoidal", "learned", "relative"]
@@ -124,18 +124,20 @@ def test_padding_in_the_middle_changes_nothing(spec, positions):
 
 
 def test_a_shared_bias_is_read_once_per_diagonal_after_padding_on_the_left():
-    found = places(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]), None, 2, 4, 0)
-    assert found.keys is not None
-    assert found.apart().keys is None
-    assert places(torch.tensor([[1, 0, 1, 1], [1, 1, 1, 1]]), None, 2, 4, 0).apart().keys is not None
-    assert places(torch.tensor([[0, 0, 0, 0], [0, 1, 1, 1]]), None, 2, 4, 0).apart().keys is None
+    def positions(*mask: list[int]) -> torch.Tensor | None:
+        return relative_layout(token_layout(torch.tensor(mask), None, 2, 4, 0)).memory_positions
+
+    assert token_layout(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]), None, 2, 4, 0).memory_positions is not None
+    assert positions([0, 0, 1, 1], [1, 1, 1, 1]) is None
+    assert positions([1, 0, 1, 1], [1, 1, 1, 1]) is not None
+    assert positions([0, 0, 0, 0], [0, 1, 1, 1]) is None
 
 
-def test_places_move_to_a_device():
-    found = places(torch.tensor([[0, 1, 1]]), None, 1, 3, 0).to(torch.device("meta"))
-    assert found.padding is not None
-    assert found.keys is not None
-    assert {found.padding.device.type, found.keys.device.type} == {"meta"}
+def test_layouts_move_to_a_device():
+    found = token_layout(torch.tensor([[0, 1, 1]]), None, 1, 3, 0).to(torch.device("meta"))
+    assert found.key_padding_mask is not None
+    assert found.memory_positions is not None
+    assert {found.key_padding_mask.device.type, found.memory_positions.device.type} == {"meta"}
     assert found.offset == 0
 
 

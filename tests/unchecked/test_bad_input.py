@@ -8,7 +8,7 @@ import torch
 
 from helpers import make, tokens
 from synthattn import SyntheticAttention, parse
-from synthattn.layers import Remembered
+from synthattn.layers import ProjectedMemory
 from synthattn.layers.light_convolution import LightConvolution
 
 LAYER: dict[str, Any] = {"d_model": 12, "num_heads": 3, "attention": "random", "max_length": 8}
@@ -72,10 +72,10 @@ X = torch.zeros(2, 5, 12)
         ({"memory": torch.zeros(3, 5, 12)}, "x has 2 examples, memory has 3"),
         ({"offset": 2}, "offset=2 was given without the memory of the tokens before x"),
         (
-            {"memory": Remembered(torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 5, 4))},
-            "memory was remembered with keys, by another layer",
+            {"memory": ProjectedMemory(torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 5, 4))},
+            "memory was projected with keys, by another layer",
         ),
-        ({"memory": Remembered(None, torch.zeros(1, 3, 5, 4))}, "x has 2 examples, memory has 1"),
+        ({"memory": ProjectedMemory(None, torch.zeros(1, 3, 5, 4))}, "x has 2 examples, memory has 1"),
         ({"memory": torch.zeros(5, 12)}, "memory must have shape (batch, length, 12), got (5, 12)"),
         (
             {"key_padding_mask": torch.zeros(2, 6, dtype=torch.bool)},
@@ -113,7 +113,7 @@ X = torch.zeros(2, 5, 12)
         ({"positions": [0, 1, 2, 3, 4]}, "positions must be a tensor, got list"),
         ({"attn_mask": [[True]]}, "attn_mask must be a tensor, got list"),
         ({"offset": "2"}, "offset must be a whole number, got str"),
-        ({"memory": Remembered(None, "x")}, "values of memory must be a tensor, got str"),  # pyright: ignore
+        ({"memory": ProjectedMemory(None, "x")}, "values of memory must be a tensor, got str"),  # pyright: ignore
         (
             {"position_bias": torch.zeros(3, 5, 2)},
             "position_bias must have shape (1 or heads, 1 or queries, keys) = (1 or 3, 1 or 5, 5), or that with a "
@@ -126,14 +126,17 @@ X = torch.zeros(2, 5, 12)
         ({"position_bias": torch.zeros(3, 5, 1)}, "got (3, 5, 1)"),
         ({"position_bias": torch.zeros(3, 5, 5).long()}, "position_bias must hold floats, got int64"),
         (
-            {"memory": Remembered(None, torch.zeros(2, 3, 5, 6))},
+            {"memory": ProjectedMemory(None, torch.zeros(2, 3, 5, 6))},
             "memory has values of shape (2, 3, 5, 6), this layer needs (batch, heads, tokens, width) = (2, 3, 5, 4); "
-            "it was remembered by another layer",
+            "it was projected by another layer",
         ),
-        ({"memory": Remembered(None, torch.zeros(2, 2, 5, 4))}, "memory has values of shape (2, 2, 5, 4)"),
-        ({"memory": Remembered(None, torch.zeros(2, 3, 0, 4))}, "memory has values of shape (2, 3, 0, 4)"),
-        ({"memory": Remembered(None, torch.zeros(3, 5, 4))}, "memory has values of shape (3, 5, 4)"),
-        ({"memory": Remembered(None, torch.zeros(2, 3, 5, 4).long())}, "values of memory must hold floats, got int64"),
+        ({"memory": ProjectedMemory(None, torch.zeros(2, 2, 5, 4))}, "memory has values of shape (2, 2, 5, 4)"),
+        ({"memory": ProjectedMemory(None, torch.zeros(2, 3, 0, 4))}, "memory has values of shape (2, 3, 0, 4)"),
+        ({"memory": ProjectedMemory(None, torch.zeros(3, 5, 4))}, "memory has values of shape (3, 5, 4)"),
+        (
+            {"memory": ProjectedMemory(None, torch.zeros(2, 3, 5, 4).long())},
+            "values of memory must hold floats, got int64",
+        ),
     ],
 )
 @pytest.mark.parametrize("training", [True, False])
@@ -150,7 +153,7 @@ KEYS, VALUES = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 5, 4)
 @pytest.mark.parametrize(
     ("keys", "values", "message"),
     [
-        (None, VALUES, "memory was remembered without keys, by another layer"),
+        (None, VALUES, "memory was projected without keys, by another layer"),
         (KEYS[:, :, :4], VALUES, "memory has keys of shape (2, 3, 4, 4)"),
         (KEYS[..., :3], VALUES, "memory has keys of shape (2, 3, 5, 3)"),
         (KEYS[:, :2], VALUES, "memory has keys of shape (2, 2, 5, 4)"),
@@ -163,13 +166,13 @@ KEYS, VALUES = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 5, 4)
 def test_projected_memory_of_another_layer(spec, keys, values, message):
     layer = SyntheticAttention(**{**LAYER, "attention": spec})
     with pytest.raises(ValueError, match=re.escape(message)):
-        layer(X, Remembered(keys, values))
+        layer(X, ProjectedMemory(keys, values))
 
 
 def test_projected_memory_of_two_dot_products_is_twice_as_wide():
     layer = SyntheticAttention(**{**LAYER, "attention": "vanilla+vanilla"})
     x = torch.randn(2, 5, 12)
-    memory = layer.remember(x)
+    memory = layer.project_memory(x)
     assert memory.keys is not None
     assert memory.keys.shape == (2, 3, 5, 8)
     torch.testing.assert_close(layer(x, memory), layer(x))
@@ -191,11 +194,11 @@ def test_projected_memory_of_another_convolution(memory):
     layer, x = LightConvolution(12, 3, 3), torch.randn(2, 5, 12)
     values = torch.zeros(2, 3, 5, 4)
     wrong = {
-        "keys": Remembered(values, values),
-        "heads": Remembered(None, values[:, :2]),
-        "width": Remembered(None, values[..., :3]),
-        "batch": Remembered(None, values[:1]),
-        "offset": Remembered(None, values),
+        "keys": ProjectedMemory(values, values),
+        "heads": ProjectedMemory(None, values[:, :2]),
+        "width": ProjectedMemory(None, values[..., :3]),
+        "batch": ProjectedMemory(None, values[:1]),
+        "offset": ProjectedMemory(None, values),
     }
     with pytest.raises(ValueError, match=r"memory|offset"):
         layer(x, wrong[memory], is_causal=True, offset=-1 if memory == "offset" else 0)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from synthattn.layers import Remembered, SyntheticAttention
+from synthattn.layers import ProjectedMemory, SyntheticAttention
 from synthattn.layers.dynamic_convolution import DynamicConvolution
 from synthattn.layers.light_convolution import LightConvolution
 from synthattn.layers.linformer import Linformer
@@ -74,8 +74,8 @@ def test_construction_of_a_linformer(change, message):
 
 X = torch.zeros(2, 5, 12)
 MASK = torch.zeros(5, 5)
-KEYS = SyntheticAttention(12, 3, "vanilla").remember(X)
-VALUES = Remembered(None, torch.zeros(2, 3, 5, 4))
+KEYS = SyntheticAttention(12, 3, "vanilla").project_memory(X)
+VALUES = ProjectedMemory(None, torch.zeros(2, 3, 5, 4))
 
 
 @pytest.mark.parametrize(("kind", "name"), [(LightConvolution, "lightconv"), (DynamicConvolution, "dynamicconv")])
@@ -88,11 +88,11 @@ VALUES = Remembered(None, torch.zeros(2, 3, 5, 4))
         ({"attn_mask": MASK}, "{name} takes no attn_mask; use key_padding_mask or is_causal"),
         ({"position_bias": MASK}, "{name} has no logits to add position_bias to; leave it out"),
         ({"offset": 3}, "offset=3 was given without the memory of the tokens before x"),
-        ({"memory": KEYS}, "memory was remembered with keys, by another layer"),
+        ({"memory": KEYS}, "memory was projected with keys, by another layer"),
         ({"x": X[:1], "memory": VALUES}, "x has 1 examples, memory has 2"),
         (
             {"memory": VALUES, "offset": 3},
-            "memory has 5 tokens, offset=3 and the 5 tokens of x need 8; remember x too",
+            "memory has 5 tokens, offset=3 and the 5 tokens of x need 8; project x too",
         ),
         (
             {"key_padding_mask": torch.zeros(2, 6, dtype=torch.bool)},
@@ -115,7 +115,7 @@ def test_call_of_a_convolution(kind, name, arguments, message):
         ({"offset": 3}, "linformer cannot decode, but offset=3 was given; use vanilla for that"),
         ({"attn_mask": MASK}, "linformer takes no attn_mask: queries attend to mixtures; use key_padding_mask"),
         ({"position_bias": MASK}, "linformer takes no position_bias: queries attend to mixtures; leave it out"),
-        ({"memory": KEYS}, "linformer takes tokens as memory, this was remembered by another layer"),
+        ({"memory": KEYS}, "linformer takes tokens as memory, this was projected by another layer"),
         ({"memory": torch.zeros(3, 5, 12)}, "x has 2 examples, memory has 3"),
         ({"memory": torch.zeros(2, 5, 11)}, "memory has width 11, the layer was built for d_model=12"),
         ({"memory_positions": torch.arange(5)}, "memory_positions was given without memory; use positions"),
@@ -147,7 +147,7 @@ def test_call_of_a_linformer(arguments, message):
 def test_linformer_remembers_nothing_and_resizes_within_reason():
     layer = Linformer(**LINFORMER)
     with pytest.raises(ValueError, match=r"^linformer cannot decode: its mixtures hold tokens from the whole input"):
-        layer.remember(X)
+        layer.project_memory(X)
     with pytest.raises(ValueError, match=r"^how must be 'pad' or 'interpolate', got 'stretch'$"):
         layer.resize_max_length(9, how="stretch")  # pyright: ignore
     with pytest.raises(ValueError, match=r"^max_length must be at least 1, got 0$"):

@@ -7,21 +7,20 @@ import pytest
 import torch
 
 from helpers import BATCH, HEADS, LENGTH, MAX_LENGTH, SPECS, make, padding, tokens
-from synthattn import attend
-from synthattn.engine import batch_free, blockwise, native
+from synthattn.engine import thresholds
 
 LENGTHS = [LENGTH, MAX_LENGTH, MAX_LENGTH - 1, 5, 17, 2]
 
 
 @pytest.fixture(autouse=True)
 def _thresholds_among_the_lengths(monkeypatch):
-    """There are lengths on both sides of every size at which another execution path takes over."""
-    for module in (native, blockwise):
-        monkeypatch.setattr(module, "SMALL_EXAMPLE", HEADS * 14 * 14)
-    monkeypatch.setattr(native, "LARGE", HEADS * 20 * 20)
-    monkeypatch.setattr(batch_free, "LARGE", HEADS * 20 * 20)
-    monkeypatch.setattr(batch_free, "CAUSAL_BLOCK", 12)
-    monkeypatch.setattr(attend, "FUSED_KEYS", 16)
+    """There are lengths on both sides of every size at which another backend takes over."""
+    monkeypatch.setattr(thresholds, "COMPILED_LOGITS", HEADS * 14 * 14)
+    monkeypatch.setattr(thresholds, "CHUNKED_LOGITS", BATCH * HEADS * 14 * 14)
+    monkeypatch.setattr(thresholds, "LARGE_TABLE", HEADS * 20 * 20)
+    monkeypatch.setattr(thresholds, "UNWRITTEN_WEIGHTS", HEADS * 20 * 20)
+    monkeypatch.setattr(thresholds, "CAUSAL_ROWS", 12)
+    monkeypatch.setattr(thresholds, "FUSED_KEYS", 16)
 
 
 def check(layer, compiled, **masks):

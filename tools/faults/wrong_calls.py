@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from synthattn import SyntheticAttention, reference
 from synthattn.engine import memory_pool
-from synthattn.layers import Remembered
+from synthattn.layers import ProjectedMemory
 from tools.faults.outcome import Outcome, Verdict
 
 SPECS = [
@@ -86,7 +86,7 @@ def layer_call(rng: Rng) -> Call:
     for name in rng.sample(sorted(options), rng.choice([0, 1, 1, 2])):
         given[name] = options[name]()
     if memory is not None and rng.random() < 0.4:
-        given["memory"] = layer.remember(memory)
+        given["memory"] = layer.project_memory(memory)
     return Call(
         f"{spec}, {heads} heads", given, lambda a: run_layer(layer, a), lambda a: expect_layer(layer, a, memory)
     )
@@ -106,9 +106,9 @@ def expect_layer(layer: SyntheticAttention, given: dict[str, Any], memory: Tenso
     exact = copy.deepcopy(layer).double()
     x = given["x"].detach().double()
     source = given.get("memory")
-    if isinstance(source, Remembered):
+    if isinstance(source, ProjectedMemory):
         assert memory is not None
-        right = layer.remember(memory)
+        right = layer.project_memory(memory)
         pairs = [(a, b) for a, b in zip(source, right, strict=True) if a is not None and b is not None]
         if not all(torch.equal(a, b) for a, b in pairs):  # of which tokens these are the keys and values is not known
             return expect_projected(exact, given)
@@ -147,7 +147,7 @@ def expect_projected(exact: SyntheticAttention, given: dict[str, Any]) -> list[T
         return value.detach().double() if isinstance(value, Tensor) and value.is_floating_point() else value
 
     changed = {name: double(value) for name, value in given.items()}
-    changed["memory"] = Remembered(*map(double, given["memory"]))
+    changed["memory"] = ProjectedMemory(*map(double, given["memory"]))
     return [exact(**changed, plain=True).detach()]
 
 
@@ -293,9 +293,9 @@ CHANGES += [expanded, other_place, no_tensor, recorded]
 
 
 def change(rng: Rng, value: Any) -> Any:
-    if isinstance(value, Remembered):
+    if isinstance(value, ProjectedMemory):
         parts: list[Any] = [part if part is None or rng.random() < 0.5 else change(rng, part) for part in value]
-        return Remembered(*parts)
+        return ProjectedMemory(*parts)
     if isinstance(value, Tensor):
         return rng.choice(CHANGES)(rng, value)
     if isinstance(value, list):

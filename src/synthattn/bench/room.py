@@ -36,8 +36,8 @@ def _written(name: str, case: Case) -> int:
 
 
 def _kept(layer: SyntheticAttention) -> int:
-    batch_free = layer.synthesizer.batch_free and layer.max_length is not None
-    return 4 * layer.num_heads * (layer.max_length or 0) ** 2 if batch_free else 0
+    shared = layer.synthesizer.input_independent and layer.max_length is not None
+    return 4 * layer.num_heads * (layer.max_length or 0) ** 2 if shared else 0
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -1,1 +1,9 @@
-"""Execution of softmax(B) V: one file for each way to compute it, and what these share."""
+"""Execute ``softmax(logits) @ values``: one file per backend, and what backends share.
+
+A backend is a module whose function ``attend`` takes a :class:`~synthattn.engine.call.Call` and returns the heads, or
+None if it declines. Nothing here knows a synthesizer or a layer.
+
+Shapes in this package, from the outermost axis: batch (B), heads (H), q queries (Q), k keys (K), width of a head (D).
+*Batch-major* tensors are ``(batch, heads, k, width)``. *Feature-major* tensors are ``(heads, width * batch, k)``: all
+keys of a feature of one example follow each other in memory.
+"""

@@ -1,8 +1,8 @@
 """Gradients that can themselves be differentiated.
 
-The fast execution paths have gradients written by hand, or by torch, that have no gradient of their own. Where one is
-asked for (``create_graph=True``, as for a gradient penalty) or gradients are batched (``is_grads_batched=True``), their
-backward passes compute the attention again in torch's own operations, and differentiate that.
+The gradients of the fast backends, written by hand or by torch, have no gradient of their own. Where one is asked for
+(``create_graph=True``, as for a gradient penalty) or gradients are batched (``is_grads_batched=True``), the backward
+pass computes the attention again in torch's own operations, and differentiates that.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,12 +24,32 @@ def softmax_times_value(
     logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask
 ) -> Float[Tensor, "batch heads q width"]:
     """Return softmax(logits) @ value in torch's own operations; rows whose logits are all minus infinity give zeros."""
-    total = logits.total()
+    total = logits.dense()
     allowed = mask.full(total.shape[-2], total.shape[-1], total.device)
     if allowed is not None:
         total = total.masked_fill(~allowed, float("-inf"))
     empty = (total == float("-inf")).all(-1, keepdim=True)
     return total.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0) @ value
+
+
+def take_apart(logits: Logits) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], Logits]]:
+    """Return the tensors of a sum, and a function that makes a sum of such tensors. The function holds none of them.
+
+    Tensors of whole numbers have no gradient and are left where they are.
+    """
+    tensors: list[Tensor] = []
+    kinds: list[tuple[type, list[str], dict[str, Any]]] = []
+    for term in logits.terms:
+        fields = vars(term)
+        names = [name for name, field in fields.items() if isinstance(field, Tensor) and field.is_floating_point()]
+        tensors += [fields[name] for name in names]
+        kinds.append((type(term), names, {name: field for name, field in fields.items() if name not in names}))
+
+    def rebuild(tensors: Sequence[Tensor]) -> Logits:
+        rest = iter(tensors)
+        return Logits(tuple(kind(**others, **{name: next(rest) for name in names}) for kind, names, others in kinds))
+
+    return tensors, rebuild
 
 
 def is_wanted(grad: Tensor) -> bool:

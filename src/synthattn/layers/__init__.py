@@ -1,8 +1,17 @@
-"""Layers: what a block puts in the place of self-attention."""
+"""Layers that mix tokens, in the place of self-attention in a block."""
 
 from synthattn.layers.dynamic_convolution import DynamicConvolution
 from synthattn.layers.light_convolution import LightConvolution
 from synthattn.layers.linformer import Linformer
-from synthattn.layers.synthetic_attention import Remembered, SyntheticAttention
+from synthattn.layers.synthetic_attention import SyntheticAttention
+from synthattn.layers.token_mixer import ProjectedMemory, TokenLayout, TokenMixer
 
-__all__ = ["DynamicConvolution", "LightConvolution", "Linformer", "Remembered", "SyntheticAttention"]
+__all__ = [
+    "DynamicConvolution",
+    "LightConvolution",
+    "Linformer",
+    "ProjectedMemory",
+    "SyntheticAttention",
+    "TokenLayout",
+    "TokenMixer",
+]

@@ -22,6 +22,14 @@ def check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length: 
         raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
 
 
+def check_resize(max_length: int, how: str) -> None:
+    """Refuse arguments of ``resize_max_length`` that no layer can have."""
+    if how not in ("pad", "interpolate"):
+        raise ValueError(f"how must be 'pad' or 'interpolate', got {how!r}")
+    if max_length < 1:
+        raise ValueError(f"max_length must be at least 1, got {max_length}")
+
+
 def check_tokens(name: str, x: Tensor, d_model: int) -> None:
     """Refuse tokens that are not a dense tensor of floats with the width of the layer."""
     check_tensor(name, x)
@@ -82,7 +90,7 @@ def check_projected_memory(
     if keys is not None:
         check_tensor("keys of memory", keys)
     if (keys is None) != (key_width == 0):
-        raise ValueError(f"memory was remembered {'without' if keys is None else 'with'} keys, by another layer")
+        raise ValueError(f"memory was projected {'without' if keys is None else 'with'} keys, by another layer")
     if values.dim() == 4 and values.shape[0] != batch:
         raise ValueError(f"x has {batch} examples, memory has {values.shape[0]}")
     length = values.shape[-2] if values.dim() > 1 else 0
@@ -92,7 +100,7 @@ def check_projected_memory(
         if tensor.shape != (batch, heads, length, size) or length == 0:
             raise ValueError(
                 f"memory has {name} of shape {tuple(tensor.shape)}, this layer needs (batch, heads, tokens, width) = "
-                f"({batch}, {heads}, {length or 'at least 1'}, {size}); it was remembered by another layer"
+                f"({batch}, {heads}, {length or 'at least 1'}, {size}); it was projected by another layer"
             )
         if not tensor.is_floating_point():
             raise ValueError(f"{name} of memory must hold floats, got {_name(tensor.dtype)}")

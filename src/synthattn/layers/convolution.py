@@ -1,25 +1,27 @@
-"""What lightweight and dynamic convolutions share: all but where the kernel comes from and how it is applied."""
+"""The common base of lightweight and dynamic convolutions."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from synthattn.engine.projection import project
-from synthattn.layers.checks import check_offset, check_projected_memory, check_tokens
-from synthattn.layers.synthetic_attention import Remembered
+from synthattn.engine.projection import merge_heads, project, split_heads
+from synthattn.layers.checks import check_tokens
+from synthattn.layers.token_mixer import ProjectedMemory, TokenLayout, TokenMixer
 from synthattn.masks import from_torch
-from synthattn.shapes import Bool, Float, Int
-from synthattn.synthesizers.base import Resize, split_heads
+from synthattn.shapes import Bool, Float
+from synthattn.synthesizers.base import Resize
 
 
-class Convolution(nn.Module):
+class Convolution(TokenMixer):
     """``Y = conv(GLU(X W_I)) W_O``: each head has one kernel, a softmax over its width, shared by its channels.
 
     Wu et al. 2019, "Pay Less Attention with Lightweight and Dynamic Convolutions". The window is centred on the
     token, or ends at it where the layer is causal. What lies outside of the sequence or on padding is zero and keeps
-    its share of the kernel, as in the paper.
+    its share of the kernel, as in the paper. A window counts tokens, so positions have no effect. There are no logits
+    to mask or to add to: ``attn_mask`` and ``position_bias`` are refused. The rows of the weights sum to less than one
+    where a window reaches outside of the sequence or into padding.
 
     Args:
         d_model: width of the input and the output.
@@ -31,9 +33,6 @@ class Convolution(nn.Module):
 
     name: ClassVar[str]
     max_length: int | None = None
-    reads_memory: bool = False
-    takes_position_bias: bool = False
-    can_be_causal: bool = True
 
     def __init__(
         self, d_model: int, num_heads: int, kernel: int, weight_dropout: float = 0.0, *, bias: bool = True
@@ -49,6 +48,7 @@ class Convolution(nn.Module):
         if not 0.0 <= weight_dropout < 1.0:
             raise ValueError(f"weight_dropout must be at least 0 and below 1, got {weight_dropout}")
         self.d_model, self.num_heads, self.kernel, self.weight_dropout = d_model, num_heads, kernel, weight_dropout
+        self.value_width = d_model // num_heads
         self.input = nn.Linear(d_model, 2 * d_model, bias=bias)
         self.output = nn.Linear(d_model, d_model, bias=bias)
 
@@ -59,51 +59,36 @@ class Convolution(nn.Module):
                 nn.init.zeros_(projection.bias)
 
     def logits(self, queries: Float[Tensor, "batch heads q dim"]) -> Float[Tensor, "#batch heads #q kernel"]:
-        """The kernels before the softmax, the tap furthest back first."""
+        """Return the kernels before the softmax, the tap furthest back first."""
         raise NotImplementedError
 
     def convolve(
         self, weights: Float[Tensor, "#batch heads #q kernel"], reach: Float[Tensor, "batch heads n dim"]
     ) -> Float[Tensor, "batch heads q dim"]:
-        """The same as ``convolve`` of this module, faster."""
+        """Return what ``convolve`` of this module returns, faster."""
         raise NotImplementedError
 
-    def forward(
+    def mix_tokens(
         self,
         x: Float[Tensor, "batch q d_model"],
-        memory: Tensor | Remembered | None = None,
-        *,
-        key_padding_mask: Bool[Tensor, "batch k"] | None = None,
-        attn_mask: Tensor | None = None,
-        is_causal: bool = False,
-        positions: Int[Tensor, "*batch q"] | None = None,
-        memory_positions: Int[Tensor, "*batch k"] | None = None,
-        offset: int = 0,
-        position_bias: Tensor | None = None,
-        plain: bool = False,
-        need_weights: bool = False,
-    ) -> Float[Tensor, "batch q d_model"] | tuple[Float[Tensor, "batch q d_model"], Float[Tensor, "batch heads q k"]]:
-        """Convolve ``x``.
+        memory: Float[Tensor, "batch k d_model"] | ProjectedMemory | None,
+        layout: TokenLayout,
+        position_bias: Tensor | None,
+        plain: bool,
+        need_weights: bool,
+    ) -> Any:
+        """Convolve ``x``. The arguments are those of ``forward``.
 
-        Args:
-            x: tokens.
-            memory: for decoding, what ``remember`` made of all tokens so far, those of ``x`` included.
-            key_padding_mask: True = this token counts as zero.
-            attn_mask: refused, there is nothing to mask but the window.
-            is_causal: the window ends at the token, in place of being centred on it; also to be given in decoding.
-            positions: without effect, as ``memory_positions``: a window counts tokens.
-            memory_positions: see ``positions``.
-            offset: how many tokens of ``memory`` came before ``x``.
-            position_bias: refused, there are no logits to add it to.
-            plain: multiply windows with kernels, in place of faster ways to the same result.
-            need_weights: also return the kernels as a matrix of weights (before dropout). Its rows sum to less than
-                one where a window reaches outside of the sequence or padding.
+        For decoding, ``memory`` is the result of ``project_memory`` for all tokens so far, those of ``x`` included.
         """
-        self._refuse(attn_mask, position_bias)
-        values = self._values(x, memory, offset)
+        if layout.attn_mask is not None:
+            raise ValueError(f"{self.name} takes no attn_mask; use key_padding_mask or is_causal")
+        if position_bias is not None:
+            raise ValueError(f"{self.name} has no logits to add position_bias to; leave it out")
+        offset, values = layout.offset, self._values(x, memory, layout.offset)
         batch, q, k = x.shape[0], x.shape[1], values.shape[2]
-        mask, _ = from_torch(key_padding_mask, None, False, batch, self.num_heads, q, k)
-        before = self.kernel - 1 if is_causal else self.kernel // 2
+        mask, _ = from_torch(layout.key_padding_mask, None, False, batch, self.num_heads, q, k)
+        before = self.kernel - 1 if layout.is_causal else self.kernel // 2
 
         reach = self._reach(values, mask.keep, offset - before, q)
         logits = self.logits(reach[:, :, before : before + q])
@@ -111,47 +96,37 @@ class Convolution(nn.Module):
         weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(reach.dtype)
         dropped = F.dropout(weights, self.weight_dropout, self.training)
         heads = convolve(dropped, reach) if plain else self.convolve(dropped, reach)
-        y = project(self.output, heads.transpose(1, 2).flatten(2))
+        y = merge_heads(heads, self.output)
         return (y, self._matrix(weights.expand(batch, -1, q, -1), mask.keep, offset - before, k)) if need_weights else y
 
-    def remember(self, x: Float[Tensor, "batch k d_model"]) -> Remembered:
-        """``GLU(X W_I)``, all that later windows need of the tokens; ``forward`` takes it as its ``memory``."""
-        check_tokens("x", x, self.d_model)
-        return Remembered(None, split_heads(F.glu(project(self.input, x)), self.num_heads))
+    def project_memory(self, memory: Float[Tensor, "batch k d_model"]) -> ProjectedMemory:
+        """Return ``GLU(X W_I)``, all that later windows need of the tokens; ``forward`` takes it as its ``memory``."""
+        check_tokens("memory", memory, self.d_model)
+        return ProjectedMemory(None, split_heads(F.glu(project(self.input, memory)), self.num_heads))
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
-        """Nothing to do: any length will do."""
+        """Do nothing: the layer takes inputs of any length."""
 
-    def _refuse(self, attn_mask: Tensor | None, bias: Tensor | None) -> None:
-        if attn_mask is not None:
-            raise ValueError(f"{self.name} takes no attn_mask; use key_padding_mask or is_causal")
-        if bias is not None:
-            raise ValueError(f"{self.name} has no logits to add position_bias to; leave it out")
-
-    def _values(self, x: Tensor, memory: Tensor | Remembered | None, offset: int) -> Float[Tensor, "batch heads k dim"]:
-        check_offset(offset)
+    def _values(
+        self, x: Tensor, memory: Tensor | ProjectedMemory | None, offset: int
+    ) -> Float[Tensor, "batch heads k dim"]:
         if memory is None:
-            if offset > 0:
-                raise ValueError(f"offset={offset} was given without the memory of the tokens before x")
-            return self.remember(x).values
-        check_tokens("x", x, self.d_model)
+            return self.project_memory(x).values
         if isinstance(memory, Tensor):
             raise ValueError(f"{self.name} convolves x itself, it cannot attend to a memory; use vanilla for that")
-        width = self.d_model // self.num_heads
-        check_projected_memory(memory.keys, memory.values, x.shape[0], self.num_heads, 0, width)
         if offset + x.shape[1] > memory.values.shape[2]:
             raise ValueError(
                 f"memory has {memory.values.shape[2]} tokens, offset={offset} and the {x.shape[1]} tokens of x need "
-                f"{offset + x.shape[1]}; remember x too"
+                f"{offset + x.shape[1]}; project x too"
             )
         return memory.values
 
     def _reach(
         self, values: Float[Tensor, "batch heads k dim"], keep: Bool[Tensor, "batch k"] | None, start: int, q: int
     ) -> Float[Tensor, "batch heads n dim"]:
-        """What the windows of q neighbouring tokens touch, the first one from ``start`` on; zero where nothing is.
+        """Return the values that the windows of q neighbouring tokens touch, from ``start`` on; zero where nothing is.
 
-        What came before is not looked at, so that a step of decoding does not take longer the more was decoded.
+        Earlier values are left out, so that a step of decoding does not take longer the more was decoded.
         """
         low = max(start, 0)
         reach = values[:, :, low:]
@@ -169,7 +144,7 @@ class Convolution(nn.Module):
         start: int,
         k: int,
     ) -> Float[Tensor, "batch heads q k"]:
-        """The kernels written out as rows of a matrix, zero outside of the window and on padding."""
+        """Return the kernels as rows of a matrix, zero outside of the window and on padding."""
         q, kernel = weights.shape[-2:]
         taps = torch.arange(q, device=weights.device)[:, None] + torch.arange(kernel, device=weights.device) + start
         inside = weights * ((taps >= 0) & (taps < k))
@@ -184,6 +159,6 @@ class Convolution(nn.Module):
 def convolve(
     weights: Float[Tensor, "#batch heads #q kernel"], reach: Float[Tensor, "batch heads n dim"]
 ) -> Float[Tensor, "batch heads q dim"]:
-    """``y[i] = sum over c of weights[i, c] * reach[i + c]``."""
+    """Return ``y[i] = sum over c of weights[i, c] * reach[i + c]``."""
     windows = reach.unfold(-2, weights.shape[-1], 1)
     return (weights.unsqueeze(-2) * windows).sum(-1)

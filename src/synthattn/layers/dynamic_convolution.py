@@ -3,11 +3,10 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from synthattn.engine import banded
-from synthattn.engine.projection import project
+from synthattn.engine import windowed
+from synthattn.engine.projection import project, split_heads
 from synthattn.layers.convolution import Convolution, convolve
 from synthattn.shapes import Float
-from synthattn.synthesizers.base import split_heads
 
 
 class DynamicConvolution(Convolution):
@@ -32,9 +31,9 @@ class DynamicConvolution(Convolution):
     def convolve(
         self, weights: Float[Tensor, "batch heads q kernel"], reach: Float[Tensor, "batch heads n dim"]
     ) -> Float[Tensor, "batch heads q dim"]:
-        """As the product with a band; a single token, in decoding, does not fill one."""
+        """Multiply with a band of weights. A single token, in decoding, does not fill one."""
         q, half = weights.shape[2], self.kernel // 2
         if q == 1:
             return convolve(weights, reach)
         # The band is centred and as long as its values, so the rows that have no window get weights of zero.
-        return banded.multiply(F.pad(weights, (0, 0, half, half)), reach)[:, :, half : half + q]
+        return windowed.multiply(F.pad(weights, (0, 0, half, half)), reach)[:, :, half : half + q]

@@ -7,10 +7,9 @@ from synthattn.layers.dynamic_convolution import DynamicConvolution
 from synthattn.layers.light_convolution import LightConvolution
 from synthattn.layers.linformer import Linformer
 from synthattn.layers.synthetic_attention import SyntheticAttention
+from synthattn.layers.token_mixer import TokenMixer
 from synthattn.synthesizers import SYNTHESIZERS, Mix, Spec, Term, parse, spec
 from synthattn.synthesizers.spec import at_least_one
-
-TokenMixer = SyntheticAttention | LightConvolution | DynamicConvolution | Linformer
 
 
 @dataclass(frozen=True)

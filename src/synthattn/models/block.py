@@ -5,11 +5,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from synthattn.layers import Remembered, SyntheticAttention
+from synthattn.layers import ProjectedMemory, SyntheticAttention, TokenLayout, TokenMixer
 from synthattn.layers.feed_forward import FeedForward
-from synthattn.layers.mixers import TokenMixer
 from synthattn.models.compat import Cache, EncoderDecoderCache, GradientCheckpointingLayer
-from synthattn.models.places import Places
 from synthattn.shapes import Float
 
 Part = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -70,8 +68,8 @@ class Block(GradientCheckpointingLayer):
         memory: Float[Tensor, "sources k d_model"] | None = None,
         position_bias: Float[Tensor, "*examples heads q all"] | None = None,
         *,
-        places: Places,
-        memory_places: Places | None = None,
+        layout: TokenLayout,
+        cross_layout: TokenLayout | None = None,
         past_key_values: Cache | None = None,
         index: int = 0,
         plain: bool = False,
@@ -79,15 +77,15 @@ class Block(GradientCheckpointingLayer):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """The vectors after this layer, and the weights of both attentions where they are wanted.
 
-        There are as many sources as examples, or where beams share one, as ``memory_places`` says, fewer.
+        There are as many sources as examples, or where beams share one, as ``cross_layout`` says, fewer.
         ``memory`` and ``position_bias`` are positional because that is how checkpointing passes gradients.
         """
 
         def mix(x: Tensor) -> tuple[Tensor, Tensor | None]:
-            return self._mix(x, position_bias, places, past_key_values, index, plain, need_weights)
+            return self._mix(x, position_bias, layout, past_key_values, index, plain, need_weights)
 
         def cross(x: Tensor) -> tuple[Tensor, Tensor | None]:
-            return self._cross(x, memory, memory_places or Places(), past_key_values, index, plain, need_weights)
+            return self._cross(x, memory, cross_layout or TokenLayout(), past_key_values, index, plain, need_weights)
 
         x, weights = self.attention_residual(x, mix)
         cross_weights = None
@@ -100,7 +98,7 @@ class Block(GradientCheckpointingLayer):
         self,
         x: Tensor,
         position_bias: Tensor | None,
-        places: Places,
+        layout: TokenLayout,
         cache: Cache | None,
         index: int,
         plain: bool,
@@ -109,18 +107,13 @@ class Block(GradientCheckpointingLayer):
         memory = None
         if cache is not None:
             own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-            new = self.attention.remember(x)
-            memory = Remembered(*own.update(new.keys, new.values, index))  # pyright: ignore[reportArgumentType]
+            new = self.attention.project_memory(x)
+            memory = ProjectedMemory(*own.update(new.keys, new.values, index))  # pyright: ignore[reportArgumentType]
         return _with_weights(
             self.attention(
                 x,
                 memory,
-                key_padding_mask=places.padding,
-                attn_mask=places.mask,
-                is_causal=self.causal and places.mask is None,
-                positions=places.queries,
-                memory_positions=None if memory is None else places.keys,
-                offset=places.offset,
+                layout=layout,
                 position_bias=position_bias,
                 plain=plain,
                 need_weights=need_weights,
@@ -131,7 +124,7 @@ class Block(GradientCheckpointingLayer):
         self,
         x: Tensor,
         memory: Tensor | None,
-        places: Places,
+        layout: TokenLayout,
         cache: Cache | None,
         index: int,
         plain: bool,
@@ -141,35 +134,31 @@ class Block(GradientCheckpointingLayer):
         assert memory is not None, "a model with cross-attention has the encoder's output"
         y, weights = _with_weights(
             self.cross_attention(
-                x if places.beams == 1 else x.reshape(memory.shape[0], -1, x.shape[-1]),
-                self._remembered(memory, cache, index),
-                key_padding_mask=places.padding,
-                attn_mask=places.mask,
-                positions=places.queries,
-                memory_positions=places.keys,
-                offset=places.offset,
+                x if layout.beams == 1 else x.reshape(memory.shape[0], -1, x.shape[-1]),
+                self._projected(memory, cache, index),
+                layout=layout,
                 plain=plain,
                 need_weights=need_weights,
             )
         )
-        if places.beams == 1:
+        if layout.beams == 1:
             return y, weights
         if weights is not None:
-            weights = weights.unflatten(2, (places.beams, -1)).transpose(1, 2).flatten(0, 1)
+            weights = weights.unflatten(2, (layout.beams, -1)).transpose(1, 2).flatten(0, 1)
         return y.view(x.shape), weights
 
-    def _remembered(self, memory: Tensor, cache: Cache | None, index: int) -> Tensor | Remembered:
+    def _projected(self, memory: Tensor, cache: Cache | None, index: int) -> Tensor | ProjectedMemory:
         """The encoder's output, projected once for all decoding steps."""
         if not isinstance(cache, EncoderDecoderCache):
             return memory
         assert self.cross_attention is not None
         kept = cache.cross_attention_cache
         if not cache.is_updated.get(index, False):
-            new = self.cross_attention.remember(memory)
+            new = self.cross_attention.project_memory(memory)
             kept.update(new.keys, new.values, index)  # pyright: ignore[reportArgumentType]
             cache.is_updated[index] = True
         layer: Any = kept.layers[index]
-        return Remembered(layer.keys, layer.values)
+        return ProjectedMemory(layer.keys, layer.values)
 
 
 def _with_weights(result: Any) -> tuple[Tensor, Tensor | None]:

@@ -136,7 +136,7 @@ def _cache(decoder: Stack | None, config: SynthesizerConfig) -> dict[str, Any] |
     token = torch.empty(1, 1, config.d_model, device="meta")
 
     def kept(mixers: list[Any]) -> int:
-        found = [part for mixer in mixers for part in mixer.remember(token) if part is not None]
+        found = [part for mixer in mixers for part in mixer.project_memory(token) if part is not None]
         return sum(part.numel() for part in found) * dtype.itemsize
 
     cross = [block.cross_attention for block in decoder.layers if block.cross_attention is not None]

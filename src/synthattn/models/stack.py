@@ -1,17 +1,19 @@
 """A stack of layers: an encoder, or a decoder."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
+from synthattn.layers import TokenLayout
 from synthattn.layers.positions import LearnedPositions, SinusoidalPositions
 from synthattn.logits import Logits
 from synthattn.models.block import Block
 from synthattn.models.cache import placed_layer
 from synthattn.models.compat import Cache
+from synthattn.models.layout import cross_layout, relative_layout, token_layout
 from synthattn.models.outputs import StackOutput
-from synthattn.models.places import Places, places
 from synthattn.shapes import Float
 from synthattn.synthesizers.base import Tokens
 from synthattn.synthesizers.relative import RelativeSynthesizer
@@ -106,17 +108,18 @@ class Stack(nn.Module):
         # What earlier calls were told about positions must not be forgotten.
         kept = placed_layer(past_key_values)
         before = getattr(kept, "positions", None) if offset else None
-        own = places(attention_mask, position_ids, batch, length, offset, before, longest=self.longest)
+        own = token_layout(attention_mask, position_ids, batch, length, offset, before, longest=self.longest)
+        own = replace(own, is_causal=self.layers[0].causal and own.attn_mask is None)
         if kept is not None:
-            kept.positions = own.keys
+            kept.positions = own.memory_positions
         other = None
         if memory is not None:
             beams = getattr(past_key_values, "beams", 1)
             if beams > 1:
                 memory, memory_mask = memory[::beams], None if memory_mask is None else memory_mask[::beams]
             source = memory.shape[1]
-            other = places(memory_mask, None, memory.shape[0], source, 0, what="encoder_", longest=self.longest)
-            other = own.across(other, length, beams, x.device)
+            other = token_layout(memory_mask, None, memory.shape[0], source, 0, what="encoder_", longest=self.longest)
+            other = cross_layout(own, other, length, beams, x.device)
         bias = {int(heads): self._bias(heads, x, own) for heads in self.relative}
         trace = Trace(output_hidden_states, output_attentions)
         layers = self.layers
@@ -127,8 +130,8 @@ class Stack(nn.Module):
                 x,
                 memory,
                 bias.get(block.attention.num_heads) if block.attention.takes_position_bias else None,
-                places=own,
-                memory_places=other,
+                layout=own,
+                cross_layout=other,
                 past_key_values=past_key_values,
                 index=depth,
                 plain=plain,
@@ -137,8 +140,8 @@ class Stack(nn.Module):
             trace.weights(weights, cross_weights)
             return x
 
-        signal = None if self.positions is None else self.positions(own.at(length, x.device), x.dtype)
-        x, ponder_cost = self.through(x, signal, own.padding, run, trace, complete=past_key_values is not None)
+        signal = None if self.positions is None else self.positions(own.query_positions(length, x.device), x.dtype)
+        x, ponder_cost = self.through(x, signal, own.key_padding_mask, run, trace, complete=past_key_values is not None)
         last: Any = self.dropout(self.norm(x))
         trace.hidden(last)
         cross_attentions = trace.cross_attentions if any(b.cross_attention is not None for b in layers) else None
@@ -171,14 +174,14 @@ class Stack(nn.Module):
         return x, None
 
     def _bias(
-        self, heads: str, x: Float[Tensor, "batch length d_model"], own: Places
+        self, heads: str, x: Float[Tensor, "batch length d_model"], own: TokenLayout
     ) -> Float[Tensor, "*batch heads q k"]:
-        own = own.apart()
+        own = relative_layout(own)
         total = x[:1, :1].expand(1, own.offset + x.shape[1], -1)  # of which only the length counts
         # Called, so that whoever keeps its table elsewhere until it is needed can bring it.
-        logits: Logits = self.relative[heads](Tokens(x, own.queries, start=own.offset), Tokens(total, own.keys))
-        assert logits.bias is not None
-        return logits.bias
+        query, memory = Tokens(x, own.positions, start=own.offset), Tokens(total, own.memory_positions)
+        logits: Logits = self.relative[heads](query, memory)
+        return logits.dense()
 
 
 def _tuple(found: list[Any] | None) -> tuple[Any, ...] | None:

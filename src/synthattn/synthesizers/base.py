@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from synthattn.engine.projection import is_plain_linear, project
+from synthattn.engine.projection import is_plain_linear, project, split_heads
 from synthattn.logits import Logits
 from synthattn.shapes import Float, Int
 from synthattn.tracing import is_tracing
@@ -22,7 +22,7 @@ class Tokens:
     Attributes:
         vectors: where ``keys`` are given, only their number counts.
         positions: where the tokens stand.
-        keys: what ``Synthesizer.remember`` made of the tokens earlier.
+        keys: the result of ``Synthesizer.project_keys`` for the tokens.
         projected: the queries of a dot product, not yet scaled, where the terms of a mixture share them.
         start: where the first token stands, unless positions say: tables are then read as slices.
     """
@@ -37,8 +37,8 @@ class Tokens:
     def length(self) -> int:
         return self.vectors.shape[1]
 
-    def places(self) -> Int[Tensor, "*batch length"]:
-        """The positions, written out where they are start, start + 1, ..."""
+    def resolved_positions(self) -> Int[Tensor, "*batch length"]:
+        """Return the positions as a tensor."""
         if self.positions is not None:
             return self.positions
         return torch.arange(self.start, self.start + self.length, device=self.vectors.device)
@@ -71,14 +71,14 @@ class Synthesizer(nn.Module):
     Attributes:
         name: the name in a spec.
         max_length: the longest input, None where any length will do.
-        batch_free: True if the logits do not depend on the tokens.
-        key_width: the width of the keys that ``remember`` makes of tokens, 0 where the logits need none.
+        input_independent: True if the logits do not depend on the tokens.
+        key_width: the width of the keys that ``project_keys`` makes of tokens, 0 where the logits need none.
         weighted: False if a mixture adds it as it is, as the paper's runs do with position biases.
     """
 
     name: ClassVar[str]
     max_length: int | None = None
-    batch_free: bool = False
+    input_independent: bool = False
     key_width: int = 0
     weighted: bool = True
 
@@ -90,8 +90,8 @@ class Synthesizer(nn.Module):
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         raise NotImplementedError
 
-    def remember(self, memory: Tokens) -> Float[Tensor, "batch heads length key"] | None:
-        """What the logits need of the tokens attended to, for decoding to keep; None where it is nothing."""
+    def project_keys(self, memory: Tokens) -> Float[Tensor, "batch heads length key"] | None:
+        """Return the keys of tokens that will be attended to, for decoding to keep; None where there are none."""
         return None
 
     def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
@@ -175,10 +175,6 @@ def hidden_layer(
     # view, though, and the gradient of a view that was written to is copied three times. A traced graph is for both.
     in_place = is_plain_linear(projection) and not hidden.requires_grad and not is_tracing(hidden)
     return split_heads(hidden.relu_() if in_place else hidden.relu(), heads)
-
-
-def split_heads(vectors: Float[Tensor, "batch length inner"], heads: int) -> Float[Tensor, "batch heads length dim"]:
-    return vectors.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def rows_at(table: Float[Tensor, "heads n *features"], tokens: Tokens) -> Float[Tensor, "..."]:

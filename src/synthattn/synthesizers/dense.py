@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from synthattn.logits import Features, Logits
+from synthattn.logits import Bias, Logits, Product
 from synthattn.synthesizers.base import (
     Resize,
     Sizes,
@@ -32,8 +32,10 @@ class DenseSynthesizer(LearnedKeys):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         self.check_lengths(query, memory)
-        bias = None if self.key_bias is None else rows_at(self.key_bias, memory).unsqueeze(-2)
-        return Logits((Features(self.hidden_of(query), rows_at(self.keys, memory)),), key_bias=bias)
+        product = Product(self.hidden_of(query), rows_at(self.keys, memory))
+        if self.key_bias is None:
+            return Logits((product,))
+        return Logits((product, Bias(rows_at(self.key_bias, memory).unsqueeze(-2))))
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         fresh = self.keys.new_empty(len(self.keys), max_length, self.keys.shape[-1])

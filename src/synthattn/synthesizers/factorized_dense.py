@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from synthattn.logits import Logits, Outer
+from synthattn.logits import Bias, Logits, OuterProduct
 from synthattn.synthesizers.base import (
     Resize,
     Sizes,
@@ -55,11 +55,11 @@ class FactorizedDenseSynthesizer(Synthesizer):
         b = hidden @ self.b.mT + self.b_bias.unsqueeze(-2)
         if memory.positions is None:
             assert memory.start == 0, "the first key of an outer product is at position 0"
-            return Logits(compact=(Outer(a, b, memory.length),))
+            return Logits((OuterProduct(a, b, memory.length),))
         width = b.shape[-1]
         at = memory.positions if memory.positions.dim() == 2 else memory.positions[None]
         at = at[:, None, None, :].expand(*a.shape[:-1], -1)
-        return Logits(bias=a.gather(-1, at // width) * b.gather(-1, at % width))
+        return Logits((Bias(a.gather(-1, at // width) * b.gather(-1, at % width)),))
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         # b stays, so that position j keeps its pair (j // b, j % b); only the coarse factor grows.

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from synthattn.logits import Features, Logits
+from synthattn.logits import Logits, Product
 from synthattn.synthesizers.base import (
     Resize,
     Sizes,
@@ -28,7 +28,7 @@ class FactorizedRandomSynthesizer(Synthesizer):
     """
 
     name = "factorized_random"
-    batch_free = True
+    input_independent = True
 
     def __init__(self, sizes: Sizes, rank: int, std: float) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class FactorizedRandomSynthesizer(Synthesizer):
         if left.dim() != right.dim():  # positions were given for one side only
             left, right = (t if t.dim() == 4 else t.unsqueeze(0) for t in (left, right))
             left, right = (t.expand(query.vectors.shape[0], -1, -1, -1) for t in (left, right))
-        return Logits((Features(left, right),))
+        return Logits((Product(left, right),))
 
     def check_resize(self, max_length: int) -> None:
         check_rank(self.left.shape[-1], max_length)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from synthattn.logits import Logits
+from synthattn.logits import Bias, Logits
 from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens
 from synthattn.synthesizers.random import read_matrix, resize_matrix
 from synthattn.synthesizers.spec import Term, positive
@@ -19,7 +19,7 @@ class FixedRandomSynthesizer(Synthesizer):
     """
 
     name = "fixed_random"
-    batch_free = True
+    input_independent = True
     matrix: Tensor
 
     def __init__(self, sizes: Sizes, std: float) -> None:
@@ -34,7 +34,7 @@ class FixedRandomSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         self.check_lengths(query, memory)
-        return Logits(bias=read_matrix(self.matrix, query, memory))
+        return Logits((Bias(read_matrix(self.matrix, query, memory)),))
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         self.matrix = resize_matrix(self.matrix, max_length, how, self.std).contiguous()

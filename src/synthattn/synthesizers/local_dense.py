@@ -7,7 +7,7 @@ Keys before the start, after the end or in the padding take no part in the softm
 import torch
 from torch import Tensor, nn
 
-from synthattn.logits import Band, Logits
+from synthattn.logits import Logits, Window
 from synthattn.shapes import Float
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, hidden_layer
 
@@ -54,7 +54,7 @@ class LocalDenseSynthesizer(LearnedKeys):
         values = self.hidden_of(query) @ self.keys.mT
         if self.key_bias is not None:
             values = values + self.key_bias.unsqueeze(-2)
-        return Logits(compact=(Band(values, _distance(query, memory)),))
+        return Logits((Window(values, _distance(query, memory)),))
 
 
 def _distance(query: Tokens, memory: Tokens) -> torch.Tensor | None:
@@ -62,4 +62,4 @@ def _distance(query: Tokens, memory: Tokens) -> torch.Tensor | None:
     plain = query.positions is None and memory.positions is None
     if plain and (query.start, query.length) == (memory.start, memory.length):
         return None
-    return memory.places().unsqueeze(-2) - query.places().unsqueeze(-1)
+    return memory.resolved_positions().unsqueeze(-2) - query.resolved_positions().unsqueeze(-1)

@@ -54,7 +54,7 @@ class Mixture(Synthesizer):
         super().__init__()
         self.terms = nn.ModuleList(terms)
         self.weights = weights
-        self.batch_free = all(term.batch_free for term in terms)
+        self.input_independent = all(term.input_independent for term in terms)
         self.key_width = sum(term.key_width for term in terms)
 
     @property
@@ -79,9 +79,9 @@ class Mixture(Synthesizer):
         assert total is not None, "a mixture of nothing"
         return total
 
-    def remember(self, memory: Tokens) -> Tensor | None:
+    def project_keys(self, memory: Tokens) -> Tensor | None:
         """The keys of all terms that have some, side by side."""
-        keys = [keys for term in self.synthesizers if (keys := term.remember(memory)) is not None]
+        keys = [keys for term in self.synthesizers if (keys := term.project_keys(memory)) is not None]
         if len(keys) < 2:
             return keys[0] if keys else None
         return torch.cat(keys, dim=-1)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from synthattn.logits import Logits
+from synthattn.logits import Bias, Logits
 from synthattn.shapes import Float
 from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens, part, replace_parameter, resized
 from synthattn.synthesizers.spec import Term, positive
@@ -16,7 +16,7 @@ def read_matrix(matrix: Float[Tensor, "heads n n"], query: Tokens, memory: Token
     """The entries of R at the positions of queries and keys; a rectangle where these follow each other."""
     if query.positions is None and memory.positions is None:
         return part(part(matrix, 1, query), 2, memory)
-    rows, columns = query.places(), memory.places()
+    rows, columns = query.resolved_positions(), memory.resolved_positions()
     entries = matrix[:, rows.unsqueeze(-1), columns.unsqueeze(-2)]
     return entries if entries.dim() == 3 else entries.transpose(0, 1)
 
@@ -38,7 +38,7 @@ class RandomSynthesizer(Synthesizer):
     """
 
     name = "random"
-    batch_free = True
+    input_independent = True
 
     def __init__(self, sizes: Sizes, std: float) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class RandomSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         self.check_lengths(query, memory)
-        return Logits(bias=read_matrix(self.matrix, query, memory))
+        return Logits((Bias(read_matrix(self.matrix, query, memory)),))
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
         resized_matrix = resize_matrix(self.matrix.detach(), max_length, how, self.std)

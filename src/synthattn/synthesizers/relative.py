@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from synthattn.logits import Logits
+from synthattn.logits import Bias, Logits
 from synthattn.shapes import Float, Int
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens
 from synthattn.synthesizers.spec import Term
@@ -38,7 +38,7 @@ class RelativeSynthesizer(Synthesizer):
     """Added to the others as it is: the authors' code adds position biases after mixing."""
 
     name = "relative"
-    batch_free = True
+    input_independent = True
     weighted = False
 
     def __init__(self, sizes: Sizes, buckets: int, max_distance: int, bidirectional: bool) -> None:
@@ -52,10 +52,10 @@ class RelativeSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         if query.positions is None and memory.positions is None:
-            return Logits(bias=self.between(query.length, memory.length, query.start - memory.start))
-        distance = memory.places().unsqueeze(-2) - query.places().unsqueeze(-1)
+            return Logits((Bias(self.between(query.length, memory.length, query.start - memory.start)),))
+        distance = memory.resolved_positions().unsqueeze(-2) - query.resolved_positions().unsqueeze(-1)
         bias = self._at(distance)
-        return Logits(bias=bias if bias.dim() == 3 else bias.transpose(0, 1))
+        return Logits((Bias(bias if bias.dim() == 3 else bias.transpose(0, 1)),))
 
     def _at(self, distance: Int[Tensor, "*axes"]) -> Float[Tensor, "heads *axes"]:
         return self.table[:, bucket(distance, self.buckets, self.max_distance, self.bidirectional)]

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from synthattn.engine.projection import is_plain_linear, project
-from synthattn.logits import Features, Logits
+from synthattn.engine.projection import project, project_scaled, split_heads
+from synthattn.logits import Logits, Product
 from synthattn.shapes import Float
-from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, split_heads
+from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens
 from synthattn.synthesizers.spec import Term
-from synthattn.tracing import is_tracing
 
 
 class VanillaSynthesizer(Synthesizer):
@@ -40,28 +38,22 @@ class VanillaSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         queries = self.project(query) if query.projected is None else query.projected
-        return Logits((Features(queries, self.remember(memory), self.scale),))
+        return Logits((Product(queries, self.project_keys(memory), self.scale),))
 
     def project(self, query: Tokens) -> Float[Tensor, "batch heads length dim"]:
         """The queries, not yet scaled."""
         return split_heads(project(self.query, query.vectors), self.num_heads)
 
-    def remember(self, memory: Tokens) -> Float[Tensor, "batch heads length dim"]:
+    def project_keys(self, memory: Tokens) -> Float[Tensor, "batch heads length dim"]:
         return split_heads(project(self.key, memory.vectors), self.num_heads) if memory.keys is None else memory.keys
 
     def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
-        if _are_few(query.vectors) or query.projected is not None or not is_plain_linear(self.query):
+        queries = None
+        if query.projected is None:
+            queries = project_scaled(self.query, query.vectors, weight * self.scale, self.num_heads)
+        if queries is None:
             return super().weighted_logits(query, memory, weight)
-        # Weighing the rows of W_Q spares a pass over the queries of the whole batch, unless there are fewer of these.
-        rows = (weight * self.scale).expand(self.num_heads, 1, 1).repeat_interleave(self.head_dim, 0).view(-1)
-        bias = None if self.query.bias is None else self.query.bias * rows
-        queries = F.linear(query.vectors, self.query.weight * rows[:, None], bias)
-        return Logits((Features(split_heads(queries, self.num_heads), self.remember(memory)),))
-
-
-def _are_few(vectors: Float[Tensor, "batch length d_model"]) -> bool:
-    """Whether there are fewer of them than rows of a projection; a traced graph is for any number of them."""
-    return not is_tracing(vectors) and vectors.shape[0] * vectors.shape[1] < vectors.shape[2]
+        return Logits((Product(split_heads(queries, self.num_heads), self.project_keys(memory)),))
 
 
 @dataclass(frozen=True)

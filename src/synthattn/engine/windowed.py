@@ -1,4 +1,4 @@
-"""Attention to a local window, linear in the length.
+"""Backend: a local window, in time linear in the length.
 
 The weights of 64 neighbouring queries form a band that touches ``64 + width - 1`` keys. Padding each row with zeros
 and reading the same memory with rows one entry shorter shifts every row by one place, which turns the window into
@@ -9,33 +9,44 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from synthattn.engine import thresholds
+from synthattn.engine.call import Call
+from synthattn.logits import Window
 from synthattn.masks import Mask
 from synthattn.shapes import Float
 from synthattn.tracing import is_tracing
 
-BLOCK = 64
+
+def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
+    """Attend inside a window. Declines where the logits are anything but one window around each query."""
+    terms = call.logits.terms
+    if len(terms) != 1 or not isinstance(terms[0], Window) or terms[0].distance is not None:
+        return None
+    if call.mask.allowed is not None:
+        return None
+    return attend_window(terms[0].values, call.values.batch_major(), call.mask, call.dropout)
 
 
-def attend(
-    band: Float[Tensor, "batch heads length width"],
+def attend_window(
+    logits: Float[Tensor, "batch heads length width"],
     value: Float[Tensor, "batch heads length features"],
     mask: Mask,
-    dropout: float,
+    dropout: float = 0.0,
 ) -> Float[Tensor, "batch heads length features"]:
     """Softmax within each window, over the keys that exist and are not masked."""
-    length, width = band.shape[-2:]
-    offsets = torch.arange(width, device=band.device) - width // 2
-    keys = torch.arange(length, device=band.device)[:, None] + offsets
+    length, width = logits.shape[-2:]
+    offsets = torch.arange(width, device=logits.device) - width // 2
+    keys = torch.arange(length, device=logits.device)[:, None] + offsets
     allowed = (keys >= 0) & (keys < length)
     if mask.causal:
         allowed = allowed & (offsets <= 0)
     if mask.keep is not None:
         allowed = allowed & mask.keep[:, None, keys.clamp(0, length - 1)]
     # The centre stands in where no key is left; the row is zeroed below.
-    logits = band.masked_fill(~allowed, float("-inf"))
-    dead = ~allowed.any(-1, keepdim=True)
-    logits = logits.masked_fill(dead & (offsets == 0), 0.0)
-    weights = logits.softmax(-1, dtype=torch.promote_types(band.dtype, torch.float32)).masked_fill(dead, 0.0)
+    logits = logits.masked_fill(~allowed, float("-inf"))
+    empty = ~allowed.any(-1, keepdim=True)
+    logits = logits.masked_fill(empty & (offsets == 0), 0.0)
+    weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).masked_fill(empty, 0.0)
     weights = F.dropout(weights, dropout) if dropout > 0.0 else weights
     return multiply(weights.to(value.dtype), value)
 
@@ -43,7 +54,7 @@ def attend(
 def multiply(
     weights: Float[Tensor, "batch heads length width"], value: Float[Tensor, "batch heads length features"]
 ) -> Float[Tensor, "batch heads length features"]:
-    """``y[i] = sum over c of weights[i, c] * value[i + c - width // 2]``, values outside being zero."""
+    """Return ``y[i] = sum over c of weights[i, c] * value[i + c - width // 2]``, with zeros for values outside."""
     batch, heads, length, width = weights.shape
     left = width // 2
     if is_tracing(value):  # the number of blocks would be baked into the graph
@@ -51,10 +62,11 @@ def multiply(
         inside = (keys >= 0) & (keys < length)
         windows = value[:, :, keys.clamp(0, length - 1)]
         return ((weights * inside).unsqueeze(-1) * windows).sum(-2)
-    missing = -length % BLOCK
-    span = BLOCK + width - 1
-    rows = F.pad(weights, (0, BLOCK, 0, missing)).view(batch, heads, -1, BLOCK * (BLOCK + width))
-    bands = rows[..., : BLOCK * span].view(batch, heads, -1, BLOCK, span)
+    block = thresholds.WINDOW_ROWS
+    missing = -length % block
+    span = block + width - 1
+    rows = F.pad(weights, (0, block, 0, missing)).view(batch, heads, -1, block * (block + width))
+    bands = rows[..., : block * span].view(batch, heads, -1, block, span)
     padded = F.pad(value, (0, 0, left, width - 1 - left + missing))
-    windows = padded.unfold(-2, span, BLOCK).transpose(-1, -2)
+    windows = padded.unfold(-2, span, block).transpose(-1, -2)
     return (bands @ windows).flatten(2, 3)[:, :, :length]

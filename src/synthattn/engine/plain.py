@@ -1,0 +1,170 @@
+"""Backend of last resort: compute the weights, then multiply. It never declines.
+
+Large calls on the CPU run in chunks of a few examples, or of some rows of one example, so that only the weights of one
+chunk exist at a time. The backward pass computes the weights of each chunk again.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from synthattn.engine import second_order, thresholds
+from synthattn.engine.call import Call
+from synthattn.engine.projection import needs_grad
+from synthattn.logits import Logits
+from synthattn.masks import Mask
+from synthattn.shapes import Float
+
+
+def attend(call: Call) -> Float[Tensor, "batch heads q width"]:
+    """Return softmax(logits) @ values, in chunks where the call is large."""
+    if not _runs_in_chunks(call):
+        return attend_whole(call)
+    logits, value = call.logits, call.values.batch_major()
+    tensors, rebuild = second_order.take_apart(logits)
+    # Drawn from torch's generator, so that torch.manual_seed makes a run repeatable.
+    seed = int(torch.randint(2**62, ())) if call.dropout > 0.0 else 0
+    plan = _Plan(rebuild, call.mask, call.dropout, seed, _chunks(call))
+    if not needs_grad(value, *tensors):
+        return _forward(plan, logits, value)
+    return _Chunked.apply(plan, value, *tensors)  # pyright: ignore[reportReturnType]
+
+
+def attend_whole(call: Call) -> Float[Tensor, "batch heads q width"]:
+    """Return softmax(logits) @ values in two steps: all weights, then their product with the values."""
+    weights, value = attention_weights(call.logits, call.mask), call.values.batch_major()
+    weights = F.dropout(weights, call.dropout) if call.dropout > 0.0 else weights
+    return weights.to(value.dtype) @ value
+
+
+def attention_weights(logits: Logits, mask: Mask) -> Float[Tensor, "#batch heads q k"]:
+    """Return the weights. Rows sum to one, or to zero where every key is masked."""
+    total = logits.dense()
+    total = total if total.dim() == 4 else total.unsqueeze(0)
+    q, k = logits.query_length, total.shape[-1]
+    mask, empty = mask.within(logits.windows()).fill_empty_rows(q, k)
+    allowed = mask.full(q, k, total.device)
+    if allowed is not None:
+        total = total.masked_fill(~allowed, float("-inf"))
+    # Half precision has too few digits to sum a long row in.
+    weights = total.softmax(-1, dtype=torch.promote_types(total.dtype, torch.float32)).to(total.dtype)
+    return weights if empty is None else weights.masked_fill(empty, 0.0)
+
+
+class _Chunk(NamedTuple):
+    """Some rows of some examples, and the end of the keys that they can see."""
+
+    examples: slice
+    rows: slice
+    end: int
+
+
+class _Plan(NamedTuple):
+    """The arguments of a call in chunks that are not tensors to differentiate."""
+
+    rebuild: Callable[[Sequence[Tensor]], Logits]
+    mask: Mask
+    dropout: float
+    seed: int
+    chunks: list[_Chunk]
+
+
+def _runs_in_chunks(call: Call) -> bool:
+    return (
+        not call.is_tracing
+        and call.values.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
+        and call.values.shape[0] * call.logits_per_example >= thresholds.CHUNKED_LOGITS
+    )
+
+
+def _chunks(call: Call) -> list[_Chunk]:
+    batch, heads, k, _ = call.values.shape
+    ends = [k] * batch
+    if call.mask.keep is not None:
+        ends = (call.mask.keep * torch.arange(1, k + 1)).amax(-1).clamp(min=1).tolist()
+    together = max(1, thresholds.CHUNK_LOGITS // (heads * call.q * k))
+    height = call.q if together > 1 else max(thresholds.CHUNK_ROWS, thresholds.CHUNK_LOGITS // (heads * k))
+    height = min(height, thresholds.CAUSAL_ROWS) if call.mask.causal and together == 1 else height
+    found = []
+    for examples in _slices(batch, together):
+        for rows in _slices(call.q, height):
+            end = max(ends[examples])
+            found.append(_Chunk(examples, rows, min(end, rows.stop) if call.mask.causal else end))
+    return found
+
+
+def _slices(total: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, total)) for start in range(0, total, size)]
+
+
+def _forward(plan: _Plan, logits: Logits, value: Tensor) -> Float[Tensor, "batch heads q width"]:
+    batch, heads, _, width = value.shape
+    result = value.new_empty(batch, logits.query_length, heads, width).transpose(1, 2)  # as the output projection reads
+    for n, chunk in enumerate(plan.chunks):
+        piece, some = _piece(logits, chunk), value[chunk.examples, :, : chunk.end]
+        result[chunk.examples, :, chunk.rows] = _attend_chunk(plan, n, piece, some)
+    return result
+
+
+def _piece(logits: Logits, chunk: _Chunk) -> Logits:
+    """Return the logits of a chunk. All of their tensors are views."""
+    return Logits(tuple(term.rows(*chunk) for term in logits.terms))
+
+
+def _attend_chunk(plan: _Plan, n: int, logits: Logits, value: Tensor) -> Float[Tensor, "some heads rows width"]:
+    weights = attention_weights(logits, plan.mask.rows(*plan.chunks[n]))
+    if plan.dropout > 0.0:
+        generator = torch.Generator().manual_seed(plan.seed + n)
+        kept = torch.empty_like(weights).bernoulli_(1.0 - plan.dropout, generator=generator)
+        weights = weights * kept.div_(1.0 - plan.dropout)
+    return weights.to(value.dtype) @ value
+
+
+class _Chunked(torch.autograd.Function):
+    """Attention chunk by chunk. Inputs: the plan, the values, and the tensors that the logits are made of."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: _Plan, value: Tensor, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(value, *tensors)
+        ctx.plan = plan
+        return _forward(plan, plan.rebuild(tensors), value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        plan, wanted = ctx.plan, ctx.needs_input_grad[1:]
+        value, *tensors = ctx.saved_tensors
+        if second_order.is_wanted(grads[0]):
+            return None, *second_order.gradients(_differentiable(plan), [value, *tensors], wanted, grads[0])
+        totals = [torch.zeros_like(t) if want else t for t, want in zip((value, *tensors), wanted, strict=True)]
+        logits, to_logits = plan.rebuild(tensors), plan.rebuild(totals[1:])
+        for n, chunk in enumerate(plan.chunks):
+            inputs, rebuild = second_order.take_apart(_piece(logits, chunk))
+            targets, _ = second_order.take_apart(_piece(to_logits, chunk))
+            inputs = [value[chunk.examples, :, : chunk.end], *inputs]
+            targets = [totals[0][chunk.examples, :, : chunk.end], *targets]
+            leaves = [t.detach().requires_grad_(want) for t, want in zip(inputs, wanted, strict=True)]
+            with torch.enable_grad():
+                result = _attend_chunk(plan, n, rebuild(leaves[1:]), leaves[0])
+            sources = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
+            found = torch.autograd.grad(result, sources, grads[0][chunk.examples, :, chunk.rows], allow_unused=True)
+            for target, grad in zip((t for t, want in zip(targets, wanted, strict=True) if want), found, strict=True):
+                if grad is not None:
+                    target.add_(grad)
+        return None, *(total if want else None for total, want in zip(totals, wanted, strict=True))
+
+
+def _differentiable(plan: _Plan) -> Callable[..., Tensor]:
+    """Return a function that computes what :class:`_Chunked` does, in operations that autograd can differentiate."""
+
+    def attend(value: Tensor, *tensors: Tensor) -> Tensor:
+        logits, rows = plan.rebuild(tensors), dict[int, list[Tensor]]()
+        for n, chunk in enumerate(plan.chunks):
+            result = _attend_chunk(plan, n, _piece(logits, chunk), value[chunk.examples, :, : chunk.end])
+            rows.setdefault(chunk.examples.start, []).append(result)
+        return torch.cat([torch.cat(parts, dim=-2) for parts in rows.values()])
+
+    return attend

@@ -1,0 +1,71 @@
+"""Backend: torch's fused kernel, ``scaled_dot_product_attention``, for one product, or one with a bias."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from synthattn.engine import second_order, thresholds
+from synthattn.engine.call import Call
+from synthattn.engine.projection import needs_grad
+from synthattn.logits import Bias, Logits, Product
+from synthattn.masks import Mask
+from synthattn.shapes import Float
+
+
+def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
+    """Attend by torch's kernel. Declines where torch would write all weights out, or compute them otherwise."""
+    batch, _, k, width = call.values.shape
+    terms = call.logits.terms
+    products = [term for term in terms if isinstance(term, Product) and not term.input_independent]
+    others = Logits(tuple(term for term in terms if not any(term is product for product in products)))
+    if len(products) != 1 or not all(isinstance(term, Product | Bias) for term in others.terms):
+        return None
+    (product,), on_cpu = products, call.values.device.type == "cpu"
+    if product.query.shape[-1] != width:
+        return None
+    if on_cpu and not call.is_tracing and k < thresholds.FUSED_KEYS:
+        return None
+    tensors, rebuild = second_order.take_apart(others)
+    if others.terms:
+        if call.is_tracing or (on_cpu and needs_grad(*tensors)):
+            return None
+        if on_cpu and _masks_examples(call.mask) and batch * call.logits_per_example >= thresholds.CHUNKED_LOGITS:
+            return None  # the bias would be written for every example
+    value = call.values.batch_major().to(product.query.dtype)
+    mask, empty = call.mask.fill_empty_rows(call.q, k)
+    bias = others.dense() if others.terms else None
+    result = _call_torch(product, bias, value, mask, call.dropout)
+    if call.dropout == 0.0:  # with dropout, only torch knows what was dropped
+        scale = product.scale
+
+        def in_torch(query: Tensor, key: Tensor, value: Tensor, *rest: Tensor) -> Tensor:
+            logits = Logits((Product(query, key, scale),)) + rebuild(rest)
+            return second_order.softmax_times_value(logits, value, mask)
+
+        result = second_order.twice_differentiable(result, in_torch, product.query, product.key, value, *tensors)
+    return result if empty is None else result.masked_fill(empty, 0.0)
+
+
+def _masks_examples(mask: Mask) -> bool:
+    return mask.keep is not None or mask.per_example
+
+
+def _call_torch(product: Product, bias: Tensor | None, value: Tensor, mask: Mask, dropout: float) -> Tensor:
+    batch, heads = value.shape[:2]
+    query, key = (_for_every_head(t, batch, heads) for t in (product.query, product.key))
+    causal = bias is None and mask.causal and mask.keep is None and mask.allowed is None
+    attn_mask = None if causal else mask.full(query.shape[-2], key.shape[-2], query.device)
+    if bias is not None:
+        # Even where no gradient is asked for, a bias that could have one would keep torch from its fused kernel.
+        bias = bias if torch.is_grad_enabled() else bias.detach()
+        bias = bias.to(query.dtype)
+        bias = bias if attn_mask is None else bias.masked_fill(~attn_mask, float("-inf"))
+        attn_mask = bias.expand(*query.shape[:-1], key.shape[-2])
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=attn_mask, dropout_p=dropout, is_causal=causal, scale=product.scale
+    )
+
+
+def _for_every_head(tensor: Tensor, batch: int, heads: int) -> Float[Tensor, "batch heads length width"]:
+    complete = tensor.dim() == 4 and tensor.shape[:2] == (batch, heads)
+    return tensor if complete else tensor.expand(batch, heads, -1, -1)

@@ -1,0 +1,35 @@
+"""Every size at which the engine changes its way, each with what it balances.
+
+``python benchmarks/thresholds.py NAME`` measures the two ways on both sides of a threshold, on this machine.
+"""
+
+# Logits of one example from which the compiled kernel is faster than torch's operations.
+COMPILED_LOGITS = 2**16
+# Logits of one example from which a table is not written anew to add a row of keys to it, and narrow factors of a table
+# stay factors.
+LARGE_TABLE = 2**22
+# Columns of factors that cost each example no more than reading the table that they make once.
+NARROW_FACTORS = 16
+
+# Weights of all heads from which it takes longer to write them, with their gradients, than to compute them twice.
+UNWRITTEN_WEIGHTS = 2**24
+# Rows per block of a causal product. Smaller blocks skip more of the upper triangle, larger ones multiply faster.
+CAUSAL_ROWS = 128
+
+# Comparing a parameter with its snapshot costs up to half of computing the exponential of a logit.
+EXPONENTIALS_PER_COMPARISON = 2
+# Entries from which a table is compared by digests. Smaller ones are cheaper to copy and compare.
+DIGESTED_ENTRIES = 2**20
+
+# Keys from which torch's fused kernel on the CPU is exact: with fewer keys than a vector has floats, it turns a row of
+# NaN into zeros. This one is a property of torch, found by tests/test_not_a_number.py.
+FUSED_KEYS = 16
+
+# Queries per block of a local window.
+WINDOW_ROWS = 64
+
+# Logits of the whole batch from which the plain way runs in chunks, and logits of a chunk.
+CHUNKED_LOGITS = 2**22
+CHUNK_LOGITS = 2**21
+# Rows of a chunk at least: products of fewer rows are slow.
+CHUNK_ROWS = 128
