@@ -14,14 +14,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers import make, needs_kernels, padding, tokens, with_gradients
-from synthattn import attend, reference
+from helpers import call_of, chunks_for_all, make, needs_kernels, padding, tokens, with_gradients
+from synthattn import reference
 from synthattn.bench.products import products
-from synthattn.engine import batch_free, blockwise, native
+from synthattn.engine import compiled, input_independent, native, plain, thresholds
 from synthattn.engine.native import kernel
 from synthattn.engine.native.library import FOLDER, load
 from synthattn.layers.synthetic_attention import SyntheticAttention
-from synthattn.logits import Features, Logits
+from synthattn.logits import Bias, Logits, LogitTerm, Product
 from synthattn.masks import Mask
 
 pytestmark = needs_kernels
@@ -42,21 +42,21 @@ every_spec = pytest.mark.parametrize("spec", SPECS)
 @pytest.fixture(autouse=True)
 def _for_all(monkeypatch):
     """The kernel is for inputs of any size."""
-    monkeypatch.setattr(native, "SMALL_EXAMPLE", 0)
+    monkeypatch.setattr(thresholds, "COMPILED_LOGITS", 0)
 
 
 @pytest.fixture
 def taken(monkeypatch) -> list[bool]:
     """For each call of the path, whether the kernel did it."""
     calls: list[bool] = []
-    original = native.attend
+    original = compiled.attend
 
     def watched(*args):
         result = original(*args)
         calls.append(result is not None)
         return result
 
-    monkeypatch.setattr(native, "attend", watched)
+    monkeypatch.setattr(compiled, "attend", watched)
     return calls
 
 
@@ -140,14 +140,14 @@ def test_equals_the_equations_across_blocks(taken, monkeypatch, spec, kind, kept
 @pytest.mark.parametrize("length", [2, 71, 571])
 def test_large_tables_of_batch_free_weights_are_not_written_down(monkeypatch, spec, kind, length):
     calls = []
-    original = native.attend_shared
+    original = compiled.attend_shared
 
     def watched(*args):
         calls.append(original(*args))
         return calls[-1]
 
-    monkeypatch.setattr(native, "attend_shared", watched)
-    monkeypatch.setattr(batch_free, "LARGE", 0)
+    monkeypatch.setattr(compiled, "attend_shared", watched)
+    monkeypatch.setattr(thresholds, "UNWRITTEN_WEIGHTS", 0)
     layer, exact = layer_and_exact(spec, max_length=577)
     masks = ends(length, kind)
     if "holes" in kind:
@@ -161,7 +161,7 @@ def test_large_tables_of_batch_free_weights_are_not_written_down(monkeypatch, sp
 @pytest.mark.parametrize("kind", ["full", "causal left"])
 def test_the_bias_of_keys_is_not_added_to_a_large_table(monkeypatch, taken, widths, spec, kind):
     """It is one more product, of width one."""
-    monkeypatch.setattr(native, "LARGE", 0)
+    monkeypatch.setattr(thresholds, "LARGE_TABLE", 0)
     layer, exact = layer_and_exact(spec)
     assert_exact(layer, exact, tokens(), **ends(11, kind))
     assert all(taken)
@@ -173,8 +173,8 @@ def test_the_bias_of_keys_is_not_added_to_a_large_table(monkeypatch, taken, widt
 @pytest.mark.parametrize("kind", ["full", "causal left"])
 def test_thin_features_of_the_batch_are_no_table(monkeypatch, taken, widths, rank, large, order, kind):
     """They are one more product, unless they are wide, or wider than values where the table would be large."""
-    monkeypatch.setattr(native, "THIN", 0 if large else 3)
-    monkeypatch.setattr(native, "LARGE", 0 if large else 2**22)
+    monkeypatch.setattr(thresholds, "NARROW_FACTORS", 0 if large else 3)
+    monkeypatch.setattr(thresholds, "LARGE_TABLE", 0 if large else 2**22)
     layer, exact = layer_and_exact(order.format(rank))
     assert_exact(layer, exact, tokens(), **ends(11, kind))
     assert taken == [True, True]
@@ -183,7 +183,7 @@ def test_thin_features_of_the_batch_are_no_table(monkeypatch, taken, widths, ran
 
 
 def test_large_tables_fall_back_where_all_kept_keys_underflow(monkeypatch):
-    monkeypatch.setattr(batch_free, "LARGE", 0)
+    monkeypatch.setattr(thresholds, "UNWRITTEN_WEIGHTS", 0)
     layer, exact = layer_and_exact("random")
     with torch.no_grad():
         for one in (layer, exact):
@@ -193,16 +193,16 @@ def test_large_tables_fall_back_where_all_kept_keys_underflow(monkeypatch):
     for gap, taken in ((10.0, True), (80.0, False)):
         bias = kept + torch.tensor([gap, 0.0, 0.0])
         keep = torch.tensor([[False, True, True]])
-        result = batch_free._attend_in_blocks(Logits(bias=bias), torch.randn(1, 1, 3, 5), Mask(keep))
+        result = input_independent._attend_unwritten(Logits((Bias(bias),)), torch.randn(1, 1, 3, 5), Mask(keep))
         assert (result is not None) == taken
 
 
 def test_gradients_of_masked_columns():
     value = torch.randn(2, 3, 5, 7, dtype=torch.float64, requires_grad=True)
     keep = torch.rand(2, 5) < 0.6
-    assert torch.autograd.gradcheck(lambda v: batch_free._MaskedColumns.apply(v, keep), value)
-    columns = batch_free._MaskedColumns.apply(value, keep)
-    torch.testing.assert_close(columns[..., :14], batch_free.heads_first(value, keep))
+    assert torch.autograd.gradcheck(lambda v: input_independent._MaskedColumns.apply(v, keep), value)
+    columns = input_independent._MaskedColumns.apply(value, keep)
+    torch.testing.assert_close(columns[..., :14], input_independent._heads_first(value, keep))
     torch.testing.assert_close(columns[1, :, 14:], keep.t().double())
 
 
@@ -273,7 +273,7 @@ def test_any_shape(data):
         shared = data.draw(st.booleans(), label="learned keys")
         key = (data.draw(st.sampled_from([1, heads])), k, inner) if shared else (batch, heads, k, inner)
         query = torch.randn(batch, q, heads, inner).transpose(1, 2)
-        features.append(Features(query, torch.randn(key), data.draw(st.sampled_from([1.0, 0.3]))))
+        features.append(Product(query, torch.randn(key), data.draw(st.sampled_from([1.0, 0.3]))))
     shapes = [None, (heads, q, k), (heads, 1, k), (1, q, k), (batch, heads, q, k), (batch, 1, q, k)]
     shape = data.draw(st.sampled_from(shapes if n > 1 else shapes[1:]), label="bias")
     bias = None if shape is None else torch.randn(shape)
@@ -296,16 +296,12 @@ def test_any_shape(data):
             leaves.append(tensor.to(dtype).requires_grad_())
             return leaves[-1]
 
-        logits = Logits(
-            tuple(Features(leaf(f.query), leaf(f.key), f.scale) for f in features),
-            None if bias is None else leaf(bias),
-            weight=leaf(weight) if isinstance(weight, Tensor) else weight,
-        )
-        if dtype == torch.float32:
-            result = native.attend(logits, leaf(value), mask)
-            assert result is not None
-        else:
-            result = attend.attend_plain(logits, leaf(value), mask)
+        terms: list[LogitTerm] = [Product(leaf(f.query), leaf(f.key), f.scale) for f in features]
+        if bias is not None:
+            terms.append(Bias(leaf(bias), leaf(weight) if isinstance(weight, Tensor) else weight))
+        call = call_of(Logits(tuple(terms)), leaf(value), mask)
+        result = compiled.attend(call) if dtype == torch.float32 else plain.attend_whole(call)
+        assert result is not None
         probe = torch.randn(result.shape, generator=torch.Generator().manual_seed(3)).to(dtype)
         return [result.detach(), *torch.autograd.grad((result * probe).sum(), leaves)]
 
@@ -332,9 +328,9 @@ def test_only_the_gradients_that_are_wanted(monkeypatch, frozen, kept):
 
     def run(dtype: torch.dtype) -> list[Tensor]:
         made = {n: [t.to(dtype).requires_grad_(n in free) for t in some] for n, some in parts.items()}
-        features = tuple(Features(q, k) for q, k in zip(made["queries"], made["keys"], strict=True))
-        logits = Logits(features, made["bias"][0], weight=made["weight"][0])
-        result = (native.attend if dtype == torch.float32 else attend.attend_plain)(logits, made["value"][0], Mask())
+        products = [Product(q, k) for q, k in zip(made["queries"], made["keys"], strict=True)]
+        call = call_of(Logits((*products, Bias(made["bias"][0], made["weight"][0]))), made["value"][0])
+        result = (compiled.attend if dtype == torch.float32 else plain.attend_whole)(call)
         assert result is not None
         return list(torch.autograd.grad(result.square().sum(), [t for n in free for t in made[n]]))
 
@@ -357,8 +353,8 @@ def test_gradients_can_be_taken_twice_and_while_others_wait():
 def simple(bias: Tensor, value: Tensor) -> Tensor:
     """Attention by the kernel with no logits but the bias."""
     q, k = bias.shape[-2:]
-    nothing = Features(torch.zeros(1, 1, q, 1), torch.zeros(1, k, 1))
-    result = native.attend(Logits((nothing,), bias), value, Mask())
+    nothing = Product(torch.zeros(1, 1, q, 1), torch.zeros(1, k, 1))
+    result = compiled.attend(call_of(Logits((nothing, Bias(bias))), value))
     assert result is not None
     return result
 
@@ -427,9 +423,9 @@ def test_what_the_kernel_cannot_do_goes_another_way(taken, monkeypatch):
         return any(taken)
 
     assert run()
-    monkeypatch.setattr(native, "SMALL_EXAMPLE", 2**16)
+    monkeypatch.setattr(thresholds, "COMPILED_LOGITS", 2**16)
     assert not run()
-    monkeypatch.setattr(native, "SMALL_EXAMPLE", 0)
+    monkeypatch.setattr(thresholds, "COMPILED_LOGITS", 0)
     assert not run(dtype=torch.float64)
     assert not run("factorized_dense")
     assert not run("dense(window=5)+vanilla")
@@ -444,18 +440,16 @@ def test_what_the_kernel_cannot_do_goes_another_way(taken, monkeypatch):
     class Special(Tensor):
         pass
 
-    logits = Logits(
-        (Features(torch.randn(1, 1, 2, 3).as_subclass(Special), torch.randn(1, 2, 3)),), torch.zeros(1, 2, 2)
-    )
-    assert native.attend(logits, torch.randn(1, 1, 2, 3), Mask()) is None
+    product = Product(torch.randn(1, 1, 2, 3).as_subclass(Special), torch.randn(1, 2, 3))
+    assert compiled.attend(call_of(Logits((product, Bias(torch.zeros(1, 2, 2)))), torch.randn(1, 1, 2, 3))) is None
 
 
 def test_without_the_kernel_torch_does_it(monkeypatch):
     monkeypatch.setattr(native, "load", lambda: None)
-    monkeypatch.setattr(blockwise, "SMALL_EXAMPLE", 0)
     for spec in SPECS:
         layer, exact = layer_and_exact(spec)
-        assert_exact(layer, exact, tokens(), **ends(11, "causal padded"))
+        with chunks_for_all():
+            assert_exact(layer, exact, tokens(), **ends(11, "causal padded"))
 
 
 def test_a_kernel_of_another_source_is_not_used(monkeypatch, tmp_path):
