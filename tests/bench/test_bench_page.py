@@ -16,7 +16,7 @@ from synthattn.bench.page import page
 from synthattn.bench.plots import Dot, Line, Scale, curves, dots
 from synthattn.bench.record import Case, Measurement, Record
 from synthattn.bench.tables import sections
-from synthattn.report.tables import NOTHING, TIMES
+from synthattn.render.tables import NOTHING, TIMES
 
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
 BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)

@@ -16,12 +16,12 @@ from rich.console import Console
 
 from synthattn.cli import compare as verb
 from synthattn.cli import specs
-from synthattn.comparison import compare as comparison_module
-from synthattn.comparison import statistics
-from synthattn.comparison.compare import CONTROL, Comparison, compare, load_comparison, slug
-from synthattn.comparison.measure import measure
+from synthattn.compare import compare as comparison_module
+from synthattn.compare import statistics
+from synthattn.compare.compare import CONTROL, Comparison, compare, load_comparison, slug
+from synthattn.compare.measure import measure
 from synthattn.data.tokenizers import load_tokenizer
-from synthattn.report import results as report
+from synthattn.render import results as report
 from synthattn.synthesizers import FAMILY
 from synthattn.tasks import find_task
 from synthattn.training import record

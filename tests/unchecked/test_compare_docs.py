@@ -15,8 +15,8 @@ import typer
 
 from synthattn.cli import settings as cli_settings
 from synthattn.cli.app import app, main
-from synthattn.comparison import compare as comparison_module
-from synthattn.comparison.measure import measure
+from synthattn.compare import compare as comparison_module
+from synthattn.compare.measure import measure
 from synthattn.training.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "compare.md"

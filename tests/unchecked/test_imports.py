@@ -25,10 +25,10 @@ LAYERS = [
     ["tasks"],
     ["models"],
     ["training"],
-    ["report"],
+    ["render"],
     ["bench"],
-    ["comparison"],
-    ["reproduction"],
+    ["compare"],
+    ["paper"],
     ["cli"],
     ["__main__"],
 ]

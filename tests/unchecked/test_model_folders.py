@@ -17,14 +17,14 @@ from tools.faults import checkpoints, configurations
 from tools.faults.configurations import KINDS
 from tools.faults.in_process import call
 
-from synthattn.comparison.compare import load_comparison
+from synthattn.compare.compare import load_comparison
 from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source
 from synthattn.data.tokenizers import train_tokenizer
 from synthattn.models import presets, size
 from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.describe import MODELS, describe
-from synthattn.report import results
+from synthattn.render import results
 from synthattn.saved_file import read_json, read_yaml
 from synthattn.training import record
 from synthattn.training.model import load

@@ -204,7 +204,7 @@ def test_all_processes_stop_at_the_same_step(both):
 
 
 def test_a_table(both):
-    from synthattn.reproduction import entries
+    from synthattn.paper import entries
 
     records = both / "table" / "records" / "lm1b" / "tiny" / "news"
     found = {str(path.relative_to(records)): entries.load(path).record for path in sorted(records.rglob("*.json"))}

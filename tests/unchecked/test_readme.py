@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from synthattn.reproduction.publish import COMPUTED, publish
-from synthattn.reproduction.recipes import TABLES
+from synthattn.paper.publish import COMPUTED, publish
+from synthattn.paper.recipes import TABLES
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,27 +69,27 @@ def test_files_that_the_pages_name_exist(name):
 
 
 def test_the_results_in_the_readme_are_those_of_the_run_that_is_kept():
-    from synthattn.comparison.verdict import answer
-    from synthattn.report.picture import picture
-    from synthattn.report.results import load
+    from synthattn.compare.verdict import answer
+    from synthattn.render.picture import picture
+    from synthattn.render.results import load
 
     made = runpy.run_path(str(ROOT / "examples" / "update_readme.py"))
     results = load(ROOT / "docs" / "demo" / "results.json")
-    assert results.answer == answer(results), "python examples/update_readme.py docs/demo"
+    assert results.answer == answer(results), "python tools/update_readme.py docs/demo"
     shown = (ROOT / "README.md").read_text().split(made["BEGIN"])[1].split(made["END"])[0]
     assert shown.strip() == made["part"](results)
     assert (ROOT / "docs" / "demo" / "picture.svg").read_text() == picture(results)
 
 
 def test_a_comparison_that_is_kept_is_shown_as_it_was():
-    from synthattn.comparison.verdict import answer
-    from synthattn.report.picture import picture
-    from synthattn.report.results import load
+    from synthattn.compare.verdict import answer
+    from synthattn.render.picture import picture
+    from synthattn.render.results import load
 
     made = runpy.run_path(str(ROOT / "examples" / "update_readme.py"))
     folder = ROOT / "docs" / "multi30k"
     results = load(folder / "results.json")
-    assert results.answer == answer(results), "python examples/update_readme.py docs/multi30k docs/multi30k"
+    assert results.answer == answer(results), "python tools/update_readme.py docs/multi30k docs/multi30k"
     assert (folder / "README.md").read_text() == made["page"](results)
     assert (folder / "picture.svg").read_text() == picture(results)
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from synthattn.models.describe import MODELS
-from synthattn.reproduction.cost import Cost, config, costs
-from synthattn.reproduction.execute import jobs
-from synthattn.reproduction.recipes import RATES, TABLES, recipe
+from synthattn.paper.cost import Cost, config, costs
+from synthattn.paper.execute import jobs
+from synthattn.paper.recipes import RATES, TABLES, recipe
 from synthattn.tasks import SUITES, find_task
 from synthattn.training.model import MODEL_OF
 

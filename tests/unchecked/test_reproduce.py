@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from synthattn.cli import reproduce as verb
-from synthattn.reproduction import entries, evidence, execute, outcome, recipes
-from synthattn.reproduction.cost import costs
-from synthattn.reproduction.execute import Execution, Folders, Job, jobs
-from synthattn.reproduction.outcome import Speed
-from synthattn.reproduction.recipe import ONE_ANSWER
-from synthattn.reproduction.recipes import TABLES, recipe
+from synthattn.paper import entries, evidence, execute, outcome, recipes
+from synthattn.paper.cost import costs
+from synthattn.paper.execute import Execution, Folders, Job, jobs
+from synthattn.paper.outcome import Speed
+from synthattn.paper.recipe import ONE_ANSWER
+from synthattn.paper.recipes import TABLES, recipe
 from synthattn.training import record
 from synthattn.training import run as run_module
 from synthattn.training.progress import Quiet
@@ -99,7 +99,7 @@ def test_pages_are_made_again_byte_for_byte(place, tmp_path):
 
 
 def test_nothing_is_trained_again(place, monkeypatch):
-    monkeypatch.setattr("synthattn.reproduction.execute.train", None)
+    monkeypatch.setattr("synthattn.paper.execute.train", None)
     assert reproduce(place, "translation", rows=ROWS["translation"]) == 0
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from synthattn.data import locks
-from synthattn.reproduction import sharing
-from synthattn.reproduction.sharing import held
+from synthattn.paper import sharing
+from synthattn.paper.sharing import held
 
 
 class Runs:

@@ -17,7 +17,7 @@ import typer
 
 from synthattn.cli import generate as generate_module
 from synthattn.cli.app import app, main
-from synthattn.comparison import compare as comparison_module
+from synthattn.compare import compare as comparison_module
 from synthattn.data.holdout import HeldOut, content_hash
 from synthattn.data.open import open_source
 from synthattn.training import record

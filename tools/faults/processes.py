@@ -21,7 +21,7 @@ from synthattn.cli.app import main
 
 FORKS = multiprocessing.get_context("forkserver")
 # Those that are imported late as well: a name that is not there does no harm.
-FORKS.set_forkserver_preload(["synthattn.cli.train", "synthattn.comparison.compare", "pytest", "typer._adapters"])
+FORKS.set_forkserver_preload(["synthattn.cli.train", "synthattn.compare.compare", "pytest", "typer._adapters"])
 
 WAIT = 120
 """Seconds after which a process that has not ended is killed."""

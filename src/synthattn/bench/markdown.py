@@ -6,7 +6,7 @@ from synthattn.bench.bars import Bar, bars, outcomes
 from synthattn.bench.record import Record
 from synthattn.bench.tables import HOW_TO_READ, Column, Table, about, certainty, sections
 from synthattn.messages import printable
-from synthattn.report.tables import safe
+from synthattn.render.tables import safe
 
 
 def markdown(record: Record) -> str:

@@ -25,9 +25,9 @@ from synthattn.bench.tables import (
     series_name,
     values,
 )
-from synthattn.report.document import document, escape, text_file
-from synthattn.report.picture import COLOURS, shape
-from synthattn.report.tables import NOTHING, TIMES, digits, fixed
+from synthattn.render.document import document, escape, text_file
+from synthattn.render.picture import COLOURS, shape
+from synthattn.render.tables import NOTHING, TIMES, digits, fixed
 
 BAR_HEADS = ["", "", "Wanted", "Found", "Bar"]
 LEAST_MARGIN = "Of each requirement, the bar with the least margin; all bars that fall short are below."
@@ -47,7 +47,7 @@ def page(record: Record) -> str:
         "synthattn bench",
         _heading(record, found),
         parts,
-        text_file("synthattn.report", "page.css") + own + _highlights(len(places)),
+        text_file("synthattn.render", "page.css") + own + _highlights(len(places)),
     )
 
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from synthattn.report.document import escape
-from synthattn.report.picture import COLOURS, LETTER, shape, svg_frame, svg_line, svg_text
+from synthattn.render.document import escape
+from synthattn.render.picture import COLOURS, LETTER, shape, svg_frame, svg_line, svg_text
 
 WIDTH = 380
 """So that letters are still read where a phone makes it smaller."""

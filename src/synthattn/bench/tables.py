@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from synthattn.bench.bars import judged_shapes
 from synthattn.bench.growth import SERIES, Growth, growths, measurable
 from synthattn.bench.record import KINDS, Case, Measurement, Record
-from synthattn.report.tables import NOTHING, TIMES, digits, duration, fixed, megabytes, whole
+from synthattn.render.tables import NOTHING, TIMES, digits, duration, fixed, megabytes, whole
 
 TITLES = {
     "layer": "The attention layer",

@@ -19,9 +19,9 @@ from rich.text import Text
 from synthattn.cli.memory import keep_memory
 from synthattn.cli.settings import command, gather, new_folder
 from synthattn.cli.specs import split
-from synthattn.comparison.compare import Comparison, compare, load_comparison
-from synthattn.report import tables
-from synthattn.report.results import Results, Variant
+from synthattn.compare.compare import Comparison, compare, load_comparison
+from synthattn.render import tables
+from synthattn.render.results import Results, Variant
 from synthattn.synthesizers import FAMILY
 from synthattn.terminal import SafeConsole
 from synthattn.training.progress import Bar, Display, Lines, Quiet, new_progress

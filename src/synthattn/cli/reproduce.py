@@ -10,13 +10,13 @@ from synthattn.cli.compare import displays
 from synthattn.cli.memory import keep_memory
 from synthattn.cli.specs import split
 from synthattn.messages import suggestion
-from synthattn.reproduction import cost, publish, table1
-from synthattn.reproduction.execute import Execution, Folders, Job, jobs
-from synthattn.reproduction.publish import COMPUTED
-from synthattn.reproduction.recipe import SCALES, Recipe, Scale
-from synthattn.reproduction.recipes import TABLES, recipe
-from synthattn.reproduction.sharing import shared
-from synthattn.reproduction.terminal import show, show_table1
+from synthattn.paper import cost, publish, table1
+from synthattn.paper.execute import Execution, Folders, Job, jobs
+from synthattn.paper.publish import COMPUTED
+from synthattn.paper.recipe import SCALES, Recipe, Scale
+from synthattn.paper.recipes import TABLES, recipe
+from synthattn.paper.sharing import shared
+from synthattn.paper.terminal import show, show_table1
 from synthattn.terminal import SafeConsole
 from synthattn.training.run import Stopped
 

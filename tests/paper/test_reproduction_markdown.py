@@ -1,0 +1,245 @@
+"""Reproduced tables as Markdown and in a terminal: whole, of equal columns, and nothing typed by hand."""
+
+import dataclasses
+import io
+import itertools
+import re
+
+import pytest
+from rich.console import Console
+from sample_outcome import HOSTILE, PLAIN, VERDICTS, sample_outcome
+
+from page_reader import Reader
+from synthattn.paper.markdown import about_rates, about_scale, counted, overview, table, table1
+from synthattn.paper.outcome import Outcome, Part, Row
+from synthattn.paper.page import page, page_of_table1
+from synthattn.paper.table1 import Synthesized
+from synthattn.paper.terminal import show, show_table1
+from synthattn.saved_file import restore
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.replace("\\|", "").strip("|").split("|")]
+
+
+def grids(text: str) -> list[list[list[str]]]:
+    """All tables, as rows of cells."""
+    groups = itertools.groupby(text.splitlines(), lambda line: line.startswith("|"))
+    return [[cells(line) for line in lines] for is_table, lines in groups if is_table]
+
+
+@pytest.mark.parametrize("text", [table(sample_outcome()), overview([sample_outcome(), sample_outcome()])])
+def test_rows_of_a_table_have_as_many_cells(text):
+    found = grids(text)
+    assert found
+    for grid in found:
+        assert len({len(row) for row in grid}) == 1
+        assert all(set(cell) <= set("-:") for cell in grid[1])
+
+
+def test_bars_and_tags_in_texts_do_not_end_cells():
+    outcome = sample_outcome()
+    outcome.parts[0].rows[1].name = "a | b <script>"
+    outcome.verdicts = [dataclasses.replace(VERDICTS[0], claim="c | d <img src=x>")]
+    text = table(outcome) + overview([outcome])
+    assert len({len(row) for row in grids(text)[1]}) == 1
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "<b>" not in text
+
+
+def test_verdicts_first_then_a_table_for_each_part():
+    text = table(sample_outcome()).translate(PLAIN)
+    verdicts, news, topics = grids(text)
+    assert [row[0] for row in verdicts[2:]] == [f"**{verdict.judgement}**" for verdict in VERDICTS]
+    assert [row[2].endswith("**(text and numbers disagree)**") for row in verdicts[2:]] == [True, True, False, False]
+    assert news[3] == [
+        "Random<br>`random`", "1.97 M", "*58 M*", "74.9 [73.6, 76.2]", "+3.6 [+2.3, +4.9], p < 0.001 **worse**",
+        "*40.60 (+2.39)*", "24.97 [24.57, 25.37]", "+1.20 [+0.80, +1.60], p < 0.001 **worse**", "0.548",
+        "1.17x [1.14, 1.19]", "*1.09x (4.26 steps/s)*",
+        "3 of 3: [1](../lm1b/records/news/random-1.json) [2](../lm1b/records/news/random-2.json) "
+        "[3](../lm1b/records/news/random-3.json)",
+    ]  # fmt: skip
+    assert "failed: loss was not finite at step 311" in news[5]
+    assert topics[5] == ["Linformer<br>`linformer`", "none", "missing", "none", "0 of 2"]
+    assert news[4][5] == "*40.05 (+1.84)*<sup>2</sup>"
+    assert "\n2. Tay et al., Synthesizer (2020, 2021). To be read with care: the baseline may differ" in text
+
+
+def test_all_records_and_commands_are_there():
+    outcome = sample_outcome()
+    text = table(outcome)
+    for part in outcome.parts:
+        for record in part.rate_runs.values():
+            assert f"](../{record})" in text
+        for run in (run for row in part.rows for run in row.runs):
+            assert f"[{run.seed}](../{run.record})" in text
+            assert run.command in text
+        for name, value in part.facts.items():
+            assert f"- {name}: {value}" in text
+
+
+def test_made_from_what_was_written_it_is_the_same():
+    outcome = sample_outcome()
+    again = restore(Outcome, dataclasses.asdict(outcome))
+    assert table(again) == table(outcome)
+    assert overview([again]) == overview([outcome])
+
+
+def test_the_overview_has_all_claims_links_doubts_and_differences():
+    text = overview([sample_outcome(), Outcome("heads", "How many heads", [])])
+    sections = re.split("^## ", text, flags=re.MULTILINE)
+    heads = [section.splitlines()[0] for section in sections[1:]]
+    assert heads == [
+        "Table 2: language modelling",
+        "Tables and records",
+        "Doubts in the published numbers",
+        "What came out differently",
+        "Which models changed places",
+        "Where the paper's own numbers contradict its text",
+    ]
+    for verdict in VERDICTS:
+        assert verdict.because in sections[1]
+    links = re.findall(r"\[(\w+)\]\((\S+)\)", sections[2])
+    assert links[:4] == [
+        ("page", "lm1b/page.html"),
+        ("table", "lm1b/table.md"),
+        ("data", "lm1b/results.json"),
+        ("records", "lm1b/records"),
+    ]
+    assert "12 of 17 runs are done, at scale cpu, tiny." in sections[2]
+    assert "No single configuration has these numbers of parameters." in sections[3]
+    # Of three published numbers of a row with the same doubt.
+    assert sections[3].count("The baseline may differ in more than its attention") == 1
+    assert sections[4].count("\n- ") == 1
+    assert "Random is 3.6 worse" in sections[4]
+    assert sections[5].count("\n- ") == 1
+    assert sections[6].count("\n- ") == 2
+
+
+def test_an_overview_counts_by_table():
+    other = Outcome("heads", "How many heads", [], [VERDICTS[0], VERDICTS[0], VERDICTS[3]])
+    grid = grids(overview([sample_outcome(), other]).translate(PLAIN))[0]
+    assert grid[0] == ["", "holds", "does not hold", "undecided", "not run"]
+    assert grid[2:] == [
+        ["Table 2: language modelling", "1", "1", "1", "1"],
+        ["How many heads", "none", "2", "none", "1"],
+    ]
+
+
+def test_an_overview_of_nothing():
+    text = overview([])
+    assert "None known." in text
+    assert "No claim that was run came out differently." in text
+    assert "How large" not in text
+
+
+def test_what_a_scale_means_is_counted_and_not_typed():
+    part = sample_outcome().parts[0]
+    assert "models of 2.0 to 2.2 million parameters, trained for 12 min to 13 min each" in about_scale("cpu", [part])
+    assert "the paper's have 58 to 70 million" in about_scale("cpu", [part])
+    small = Part("p", "t", "cpu", "a", {}, [Row("a", "a", "vanilla", parameters=7_300_000)])
+    assert about_scale("cpu", [small]).startswith(
+        "Small real data and models of 7.3 million parameters, on a processor"
+    )
+    assert about_scale("paper", []) == "The paper's own sizes, steps and data, as far as they are known."
+    assert "nothing about which model is better" in about_scale("tiny", [])
+
+
+def test_counting_of_verdicts():
+    assert counted(VERDICTS[:1]) == "1 claim of the paper's text; here 1 does not hold."
+    twice = counted([*VERDICTS, *VERDICTS])
+    assert twice == "8 claims of the paper's text; here 2 hold, 2 do not hold, 2 are undecided, 2 were not run."
+    single = [dataclasses.replace(one, runs=1) for one in VERDICTS[:3]]
+    other = [dataclasses.replace(VERDICTS[1], kind="table"), dataclasses.replace(VERDICTS[3], kind="elsewhere")]
+    assert counted([*single, *other]) == (
+        "5 claims, 3 of the paper's text, 1 read from its tables, 1 of another paper; here 2 hold (1 of them in one "
+        "run), 1 does not hold (in one run), 1 is undecided (in one run), 1 was not run."
+    )
+
+
+def test_what_rests_on_one_run_is_marked():
+    outcome = sample_outcome()
+    outcome.verdicts[1] = dataclasses.replace(outcome.verdicts[1], runs=1)
+    assert "| **holds** (in one run) |" in overview([outcome])
+    assert "holds<small>in one run</small></span>" in page(outcome)
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    show(outcome, console)
+    assert "\nin one run" in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_table_cannot_contradict_itself():
+    outcome = sample_outcome()
+    assert overview([outcome]).count("text and numbers disagree") == 2
+    outcome.verdicts = [dataclasses.replace(one, kind="table") for one in outcome.verdicts]
+    for text in (overview([outcome]), page(outcome)):
+        assert "agree" not in text
+    assert "Nowhere, as far as is known." in overview([outcome])
+
+
+def test_models_that_changed_places_are_named():
+    """Random + Vanilla is better here, and worse in the paper; the others are worse in both."""
+    outcome = sample_outcome()
+    (line,) = [line for line in overview([outcome]).splitlines() if line.startswith("- ") and "in the paper" in line]
+    assert line.translate(PLAIN) == (
+        '- &lt;b>&" (Table 2: language modelling, news, cpu): word-perplexity -1.50 [-2.80, -0.20] from Transformer; '
+        "in the paper +1.84 (perplexity, LM1B)."
+    )
+    score = outcome.parts[0].rows[2].scores["word-perplexity"]
+    assert score.difference is not None
+    score.difference.high = 0.1
+    assert "\nNone.\n" in overview([outcome])
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_a_terminal_shows_what_it_has_room_for(width):
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    outcome = sample_outcome()
+    show(outcome, console)
+    text = console.file.getvalue().translate(PLAIN)  # pyright: ignore[reportAttributeAccessIssue]
+    assert max(map(len, text.splitlines())) <= width
+    for part in outcome.parts:
+        assert all(row.name in text for row in part.rows)
+    for found in ("74.9", "worse +3.6", "better -1.5", "40.60", "Dense: failed: loss was not finite at step 311"):
+        assert found in text
+    for verdict in VERDICTS:
+        assert verdict.judgement in text
+    assert HOSTILE in text
+    # The interval of the main metric, and that of its difference where all of it fits.
+    assert ("[73.6, 76.2]" in text) == (width > 80)
+    assert ("p < 0.001 " in text.split("Topics")[0]) == (width == 200)
+
+
+def test_table_1_everywhere():
+    rows = [
+        Synthesized("Dense", "dense", "the token itself", "local", False, 395_776, "d² + d N", 393_216),
+        Synthesized("<b> + Dot product", "random+vanilla", "all tokens", "local", True, 1_048_592, "", None),
+    ]
+    (grid,) = grids(table1(rows).translate(PLAIN))
+    assert grid[2:] == [
+        ["Dense<br>`dense`", "the token itself", "no", "no", "395,776", "d² + d N", "393,216"],
+        ["&lt;b> + Dot product<br>`random+vanilla`", "all tokens", "no", "yes", "1,048,592", "none", "none"],
+    ]
+    reader = Reader(page_of_table1(rows))
+    cells = [text for tag, text in reader.texts if tag == "td"]
+    assert cells[:6] == grid[2][1:]
+    assert "<b> + Dot product" in reader.text("th")
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    show_table1(rows, console)
+    text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    assert max(map(len, text.splitlines())) <= 80
+    assert "1,048,592" in text
+
+
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [
+        ({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}, "Learning rate: 0.003, for all rows"),
+        ({"0.001": 3.0, "0.003": 2.0, "0.01": 1.5}, "Learning rate: 0.01, the highest that was tried, for all rows"),
+        ({"0.001": 1.0, "0.003": 2.0, "0.01": 2.5}, "Learning rate: 0.001, the lowest that was tried, for all rows"),
+        ({"0.001": 1.0}, "Learning rate: 0.001, for all rows"),
+    ],
+)
+def test_a_rate_at_the_edge_of_those_tried_is_said_to_be(losses, words):
+    part = dataclasses.replace(sample_outcome().parts[0], rates=losses)
+    assert about_rates(part)[0].startswith(words)

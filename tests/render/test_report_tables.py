@@ -1,0 +1,164 @@
+"""The table as Markdown and CSV."""
+# Minus signs and dashes are those of print.
+# ruff: noqa: RUF001
+
+import csv
+import io
+import math
+
+import pytest
+from report_helpers import sample_results
+
+from synthattn.render.results import Difference, Metric, Published, Results, Score, Variant
+from synthattn.render.tables import chance, csv_table, digits, duration, markdown, megabytes, quantity, signed, times
+
+SMALL = Results(
+    task="language modelling",
+    data="my-data",
+    baseline="vanilla",
+    main_metric="perplexity",
+    answer=[],
+    variants=[
+        Variant(
+            "vanilla",
+            "done",
+            parameters=1_234_567,
+            scores={"perplexity": Score(20.0, 19.0, 21.0, [20.0])},
+            training_speed=1.0,
+            training_memory=1_234_567_890,
+            cache_bytes_per_token=4096,
+        ),
+        Variant(
+            "random",
+            "done",
+            parameters=987_654,
+            scores={"perplexity": Score(25.25, 24.0, 26.5, [25.25], Difference(5.25, 4.0, 6.5, 0.002))},
+            training_speed=1.3,
+            training_memory=98_765_432,
+            cache_bytes_per_token=2048,
+        ),
+        Variant("dense", "failed", "needs <b>more</b> memory | than there is\nhere"),
+        Variant("linformer"),
+    ],
+    metrics={"perplexity": Metric("exp of the mean loss", False), "bits": Metric("never measured", False)},
+    published=[
+        Published("Table 3", "perplexity", {"vanilla": 38.21, "random": 40.6}, "Of more text."),
+        Published("Table 4", "perplexity", {"convolution": 1.0}),
+    ],
+    notes=["Speed is a median."],
+)
+
+
+def test_markdown():
+    assert (
+        markdown(SMALL)
+        == """\
+| Attention | Parameters | perplexity (lower is better) | Difference (perplexity, from vanilla) | \
+perplexity in the paper (Table 3) | Training speed (× baseline) | Training memory (MB) | Cache (bytes per token) |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| `vanilla` (baseline) | 1.23 M | 20.0 [19.0, 21.0] | – | 38.21 | 1.00× | 1,235 | 4,096 |
+| `random` | 988 k | 25.2 [24.0, 26.5] | +5.2 [+4.0, +6.5], p = 0.002 **worse** | 40.60 | 1.30× | 98.8 | 2,048 |
+| `dense` | – | failed: needs &lt;b>more&lt;/b> memory \\| than there is here | – | – | – | – | – |
+| `linformer` | – | waiting | – | – | – | – | – |
+
+- perplexity: exp of the mean loss (lower is better).
+- bits: never measured (lower is better).
+- In brackets: intervals of 95 %, by bootstrap over the examples. One seed: another may differ by more.
+- Differences are from vanilla on the same examples; better and worse stand where p < 0.05.
+- perplexity in the paper: Table 3. Of more text.
+- Speed is a median.
+"""
+    )
+
+
+def test_csv():
+    assert (
+        csv_table(SMALL)
+        == """\
+attention,status,reason,parameters,perplexity,perplexity low,perplexity high,perplexity difference,\
+perplexity difference low,perplexity difference high,perplexity difference p,perplexity in the paper (Table 3),\
+training_speed,training_memory,cache_bytes_per_token
+vanilla,done,,1234567,20.0,19.0,21.0,,,,,38.21,1.0,1234567890,4096
+random,done,,987654,25.25,24.0,26.5,5.25,4.0,6.5,0.002,40.6,1.3,98765432,2048
+dense,failed,"needs <b>more</b> memory | than there is
+here",,,,,,,,,,,,
+linformer,waiting,,,,,,,,,,,,,
+"""
+    )
+
+
+def test_rows_are_as_long_as_the_head():
+    results = sample_results(layers=1, count=1, size=2)
+    table = [line for line in markdown(results).splitlines() if line.startswith("|")]
+    assert len({line.count(" | ") for line in table}) == 1
+    assert len(table) == 2 + len(results.variants)
+    rows = list(csv.reader(io.StringIO(csv_table(results))))
+    assert len({len(row) for row in rows}) == 1
+    assert [row[0] for row in rows[1:]] == [variant.attention for variant in results.variants]
+
+
+def test_the_main_metric_comes_first():
+    results = sample_results(layers=1, count=1, size=2)
+    results.main_metric = "chrF"
+    head = markdown(results).splitlines()[0]
+    assert head.index("chrF") < head.index("Difference (chrF") < head.index("BLEU")
+
+
+@pytest.mark.parametrize(
+    ("higher", "gap", "word"), [(True, 2.0, "better"), (True, -2.0, "worse"), (False, -2.0, "better")]
+)
+def test_marks_say_which_way(higher, gap, word):
+    score = Score(10.0, 9.0, 11.0, [10.0], Difference(gap, gap - 1, gap + 1, 0.049))
+    results = Results(
+        "t", "d", "vanilla", "m", [], [Variant("dense", "done", scores={"m": score})], {"m": Metric("", higher)}
+    )
+    assert f"**{word}**" in markdown(results)
+    assert score.difference is not None
+    score.difference.p_value = 0.05
+    assert "**" not in markdown(results)
+
+
+def test_before_anything_is_scored():
+    text = markdown(Results("t", "d", "vanilla", "", [], [Variant("vanilla", "running"), Variant("dense")], {}))
+    assert text.splitlines() == [
+        "| Attention | Score |",
+        "| --- | ---: |",
+        "| `vanilla` (baseline) | running |",
+        "| `dense` | waiting |",
+        "",
+    ]
+
+
+def test_what_is_not_a_number_breaks_nothing():
+    score = Score(math.nan, math.nan, math.nan, [math.nan], Difference(math.nan, math.nan, math.nan, 1.0))
+    variant = Variant("dense", "failed", "diverged", scores={"m": score}, training_speed=math.inf)
+    text = markdown(Results("t", "d", "vanilla", "m", [], [variant], {}))
+    assert "| `dense` | not a number (failed: diverged) |" in text
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (quantity(999), "999"),
+        (quantity(999_600), "1.00 M"),
+        (quantity(12_345_678), "12.3 M"),
+        (quantity(1.5e9), "1.50 B"),
+        (digits(999.6), "1,000"),
+        (digits(0.012345), "0.0123"),
+        (digits(0.0), "0"),
+        (digits(-1234.5), "−1,230"),
+        (signed(-0.004, 2), "0.00"),
+        (signed(0.25, 2), "+0.25"),
+        (times(0.5), "0.50×"),
+        (times(12.34), "12.3×"),
+        (megabytes(5e6), "5.00"),
+        (megabytes(12.3456e9), "12,346"),
+        (chance(Difference(1.0, 1.0, 1.0, 0.0004)), "p < 0.001"),
+        (duration(59), "59 s"),
+        (duration(3599), "1 h 0 min"),
+        (duration(8011), "2 h 14 min"),
+        (duration(200_000), "2 days 7 h"),
+    ],
+)
+def test_numbers_for_people(found, expected):
+    assert found == expected

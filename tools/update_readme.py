@@ -1,0 +1,90 @@
+"""Put the table, the answer and the picture of a comparison into the README, or keep one in another folder of docs.
+
+    python tools/update_readme.py RUN
+    python tools/update_readme.py RUN docs/multi30k
+
+What the README says about results is made by this from ``RUN/results.json``, which is kept in ``docs/demo`` without
+its pictures of attention; a test makes it again and compares. So it does with the table of another folder. The answer
+is made anew from the figures, so that ``docs/demo`` itself may be RUN when its words have changed.
+"""
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+from synthattn.compare.verdict import answer
+from synthattn.render import tables
+from synthattn.render.picture import picture
+from synthattn.render.results import Results, load
+
+ROOT = Path(__file__).parents[1]
+DEMO = ROOT / "docs" / "demo"
+BEGIN, END = "<!-- demo: made by tools/update_readme.py -->", "<!-- end of demo -->"
+LEFT_OUT = ("Cache",)
+
+
+def part(results: Results) -> str:
+    """The table with what matters most, and the answer."""
+    shown = [
+        column
+        for column in tables.columns(results)
+        if not column.paper and column.head not in LEFT_OUT and (column.main or column.head not in results.metrics)
+    ]
+    heads = [column.head.lower() + (f" ({column.unit})" if column.unit == "MB" else "") for column in shown]
+    lines = [f"| attention | {' | '.join(heads)} |"]
+    lines.append("|---" + "|---:" * len(shown) + "|")
+    for n, variant in enumerate(results.variants):
+        cells = [column.cells[n] for column in shown]
+        lines.append(f"| `{variant.attention}` | " + " | ".join(f"{c.text} {c.mark}".strip() for c in cells) + " |")
+    said = [f"> {paragraph}" for paragraph in results.answer]
+    took = f"{results.hardware['cores']} cores, {tables.duration(results.seconds)}"
+    return "\n".join([*lines, "", "\n>\n".join(said), "", f"({took}; {results.facts['training']} of each variant.)"])
+
+
+def slim(results: Results) -> Results:
+    """Without what the README does not show."""
+    variants = [
+        dataclasses.replace(variant, heads=[], histograms=[], loss_curve=[], validation_curve=[], samples=[])
+        for variant in results.variants
+    ]
+    return dataclasses.replace(results, variants=variants, samples=[])
+
+
+def without_folders(text: str, source: str) -> str:
+    """Paths of the machine are of no use to others: data goes by its name."""
+    place = Path(source)
+    return re.sub(r" --output [^ \"]+", "", text.replace(source, place.name) if place.is_absolute() else text)
+
+
+def page(results: Results) -> str:
+    """Of a comparison that is kept: what was asked, the answer, the table."""
+    said = "\n".join(f"> {paragraph}\n>" for paragraph in results.answer).removesuffix("\n>")
+    took = f"{results.hardware['cores']} cores, {tables.duration(results.seconds)}"
+    title = f"# {results.task}: {Path(results.data).name}, {results.facts['training']}"
+    return f"{title}\n\n```\n{results.command}\n```\n\n{said}\n\n{tables.markdown(results)}\n({took}.)\n"
+
+
+def main() -> None:
+    if len(sys.argv) not in (2, 3):
+        sys.exit("give the folder of a comparison: python tools/update_readme.py RUN [FOLDER]")
+    results = slim(load(Path(sys.argv[1]) / "results.json"))
+    results.answer = answer(results)
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else DEMO
+    folder.mkdir(parents=True, exist_ok=True)
+    results.save(folder / "results.json")
+    kept = without_folders((folder / "results.json").read_text(), results.data)
+    (folder / "results.json").write_text(kept)
+    results = load(folder / "results.json")
+    (folder / "picture.svg").write_text(picture(results))
+    if folder != DEMO:
+        (folder / "README.md").write_text(page(results))
+        return
+    readme = ROOT / "README.md"
+    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    text = f"{BEGIN}\n\n{part(results)}\n\n{END}"
+    readme.write_text(pattern.sub(lambda match: text, readme.read_text()))
+
+
+if __name__ == "__main__":
+    main()
