@@ -19,14 +19,13 @@ import yaml
 
 from synthattn.compare import statistics
 from synthattn.compare.measure import heaviest, measure, training_memory, typical
+from synthattn.compare.page import markdown, page, picture
 from synthattn.compare.pictures import pictures
+from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import answer
 from synthattn.data.locks import LOCK, FolderInUseError, locked_folder
 from synthattn.layers.mixers import parse_mixer
 from synthattn.models.describe import describe
-from synthattn.render import tables
-from synthattn.render.page import page
-from synthattn.render.picture import picture
 from synthattn.render.published import published
 from synthattn.render.results import Metric, Results, Sample, Score, Variant
 from synthattn.render.results import load as load_results
@@ -489,7 +488,7 @@ def _costs(state: _State, variant: Variant, batches: Sequence[Mapping[str, Any]]
 def _write(state: _State) -> None:
     results, folder = state.results, state.folder
     results.save(folder / "results.json")
-    write_text(folder / "table.md", tables.markdown(results))
-    write_text(folder / "table.csv", tables.csv_table(results))
+    write_text(folder / "table.md", markdown(results))
+    write_text(folder / "table.csv", csv_table(results))
     write_text(folder / "picture.svg", picture(results))
     write_text(folder / "report.html", page(results))
