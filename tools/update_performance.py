@@ -10,8 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from synthattn.bench.markdown import markdown
-from synthattn.bench.page import page
+from synthattn.bench.page import markdown, page
 from synthattn.bench.record import Record, load, merged
 
 DOCS = Path(__file__).parents[1] / "docs"

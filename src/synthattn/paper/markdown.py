@@ -7,32 +7,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from synthattn.compare.table import certainty, decimals, difference_cell, score_cell
 from synthattn.paper import learning
 from synthattn.paper.claims import main_metric, read_beside
 from synthattn.paper.outcome import FILE, JUDGEMENTS, Outcome, Part, Published, Row, Verdict
 from synthattn.paper.table1 import Synthesized
 from synthattn.render.results import Score
-from synthattn.render.tables import (
+from synthattn.render.markdown import grid, safe
+from synthattn.render.numbers import (
     NOTHING,
     TIMES,
-    Cell,
     Number,
-    certainty,
-    decimals,
-    difference_cell,
     digits,
     duration,
     fixed,
-    number_cell,
     quantity,
-    safe,
-    score_cell,
     signed,
     times,
-    together,
     typed_alike,
     whole,
 )
+from synthattn.render.table import Cell, number_cell
 
 PAGE, TABLE = "page.html", "table.md"
 """In a folder of each table, which has its name, in the folder of all results."""
@@ -46,6 +41,10 @@ CAUTION = (
 ONE_RUN = "in one run"
 AGREES = {True: "text and numbers agree", False: "text and numbers disagree", None: ""}
 """Whether the paper's own numbers say what its text says."""
+
+
+def _together(cell: Cell) -> str:
+    return " ".join(filter(None, (str(cell.text), cell.detail, cell.mark and f"**{cell.mark}**")))
 
 
 @dataclass
@@ -303,15 +302,9 @@ def table(outcome: Outcome) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _grid(heads: list[str], rows: Iterable[list[str]], words: int) -> list[str]:
-    """The first columns hold words, the others numbers."""
-    rule = ["---"] * words + ["---:"] * (len(heads) - words)
-    return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
-
-
 def _verdicts(verdicts: Sequence[Verdict]) -> list[str]:
     heads = ["Here", "The paper's claim", "Its own numbers", "Why"]
-    return _grid(
+    return grid(
         heads,
         [
             [
@@ -379,8 +372,8 @@ def _rows(part: Part, found: list[Measure], notes: list[str]) -> list[str]:
         cells = [f"{safe(row.name)}{base}<br>`{safe(own_words(row))}`"]
         for each in found:
             said = trouble(row) if each.main else ""
-            cells.append(safe(" ".join(filter(None, (together(each.ours[n]), said)))) or NOTHING)
-            cells += [safe(together(each.differences[n])) or NOTHING] if each.differences else []
+            cells.append(safe(" ".join(filter(None, (_together(each.ours[n]), said)))) or NOTHING)
+            cells += [safe(_together(each.differences[n])) or NOTHING] if each.differences else []
             if each.paper:
                 theirs = each.paper[n]
                 text = f"{theirs.text} ({theirs.detail})" if theirs.detail else theirs.text
@@ -390,7 +383,7 @@ def _rows(part: Part, found: list[Measure], notes: list[str]) -> list[str]:
             cells[0] += f"<br>{safe(trouble(row))}"
         records = " ".join(f"[{run.seed}]({link(run.record, ROOT)})" for run in row.runs)
         rows.append([*cells, f"{seeds(row)}{records and f': {records}'}"])
-    return _grid([*heads, "Seeds"], rows, 1)
+    return grid([*heads, "Seeds"], rows, 1)
 
 
 TABLE1_TITLE = "Table 1: what attention is computed from, and what that costs"
@@ -438,7 +431,7 @@ def table1(rows: Sequence[Synthesized]) -> str:
     made = f"Written by `synthattn reproduce table1`, not by hand; the same [as a page]({PAGE})."
     notes = [f"- {note}" for note in TABLE1_NOTES]
     return (
-        "\n".join([f"# {TABLE1_TITLE}", "", made, "", *_grid(TABLE1_HEADS, found, WORDS_OF_TABLE1), "", *notes]) + "\n"
+        "\n".join([f"# {TABLE1_TITLE}", "", made, "", *grid(TABLE1_HEADS, found, WORDS_OF_TABLE1), "", *notes]) + "\n"
     )
 
 
@@ -487,7 +480,7 @@ def _in_short(outcomes: Sequence[Outcome]) -> list[str]:
         [safe(outcome.title), *(str(count[each] or NOTHING) for each in JUDGEMENTS)]
         for outcome, count in zip(outcomes, counts, strict=True)
     )
-    return _grid(["", *JUDGEMENTS], rows, 1)
+    return grid(["", *JUDGEMENTS], rows, 1)
 
 
 def _where(outcome: Outcome) -> str:
