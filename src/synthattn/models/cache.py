@@ -70,7 +70,7 @@ def _allocate(tensor: Tensor, length: int) -> Tensor:
     return tensor.new_empty(*tensor.shape[:-2], length, tensor.shape[-1])
 
 
-class _Placed(CacheLayerMixin):
+class _PositionedLayer(CacheLayerMixin):
     """Knows where its tokens stand, where they are not at 0, 1, ..., or not in all examples alike."""
 
     positions: Tensor | None = None
@@ -188,11 +188,11 @@ class _ValuesOnly(CacheLayerMixin):
             self.values = self.values.to(self.device, non_blocking=True)
 
 
-class KeysAndValuesLayer(_Placed, _KeysAndValues):
+class KeysAndValuesLayer(_PositionedLayer, _KeysAndValues):
     pass
 
 
-class ValuesOnlyLayer(_Placed, _ValuesOnly):
+class ValuesOnlyLayer(_PositionedLayer, _ValuesOnly):
     pass
 
 
@@ -255,7 +255,7 @@ def _with_layers(cache: DynamicCache, layers: list[Any]) -> DynamicCache:
     return cache
 
 
-def placed_layer(cache: Cache | None) -> Any:
+def layer_with_positions(cache: Cache | None) -> Any:
     """The layer that knows where the tokens of a decoder stand: the first of those for its attention to itself."""
     own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
     return own.layers[0] if own is not None and own.layers else None

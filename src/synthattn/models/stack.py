@@ -10,7 +10,7 @@ from synthattn.layers import TokenLayout
 from synthattn.layers.positions import LearnedPositions, SinusoidalPositions
 from synthattn.logits import Logits
 from synthattn.models.block import Block
-from synthattn.models.cache import placed_layer
+from synthattn.models.cache import layer_with_positions
 from synthattn.models.compat import Cache
 from synthattn.models.layout import cross_layout, relative_layout, token_layout
 from synthattn.models.outputs import StackOutput
@@ -106,7 +106,7 @@ class Stack(nn.Module):
             raise ValueError(f"the input holds no tokens: its shape is ({batch}, {length})")
         offset = 0 if past_key_values is None else past_key_values.get_seq_length()
         # What earlier calls were told about positions must not be forgotten.
-        kept = placed_layer(past_key_values)
+        kept = layer_with_positions(past_key_values)
         before = getattr(kept, "positions", None) if offset else None
         own = token_layout(attention_mask, position_ids, batch, length, offset, before, longest=self.longest)
         own = replace(own, is_causal=self.layers[0].causal and own.attn_mask is None)
