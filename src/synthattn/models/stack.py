@@ -19,7 +19,7 @@ from synthattn.synthesizers.base import Tokens
 from synthattn.synthesizers.relative import RelativeSynthesizer
 
 
-class Trace:
+class OutputCollector:
     """Collects what the user asked to see on the way."""
 
     def __init__(self, hidden_states: bool, attentions: bool) -> None:
@@ -27,11 +27,11 @@ class Trace:
         self.attentions: list[Tensor] | None = [] if attentions else None
         self.cross_attentions: list[Tensor] | None = [] if attentions else None
 
-    def hidden(self, x: Tensor) -> None:
+    def add_hidden_state(self, x: Tensor) -> None:
         if self.hidden_states is not None:
             self.hidden_states.append(x)
 
-    def weights(self, own: Tensor | None, cross: Tensor | None) -> None:
+    def add_weights(self, own: Tensor | None, cross: Tensor | None) -> None:
         if self.attentions is not None and own is not None:
             self.attentions.append(own)
         if self.cross_attentions is not None and cross is not None:
@@ -121,7 +121,7 @@ class Stack(nn.Module):
             other = token_layout(memory_mask, None, memory.shape[0], source, 0, what="encoder_", longest=self.longest)
             other = cross_layout(own, other, length, beams, x.device)
         bias = {int(heads): self._bias(heads, x, own) for heads in self.relative}
-        trace = Trace(output_hidden_states, output_attentions)
+        collector = OutputCollector(output_hidden_states, output_attentions)
         layers = self.layers
 
         def run(x: Tensor, depth: int) -> Tensor:
@@ -137,19 +137,19 @@ class Stack(nn.Module):
                 plain=plain,
                 need_weights=output_attentions,
             )
-            trace.weights(weights, cross_weights)
+            collector.add_weights(weights, cross_weights)
             return x
 
         signal = None if self.positions is None else self.positions(own.query_positions(length, x.device), x.dtype)
-        x, ponder_cost = self.through(x, signal, own.key_padding_mask, run, trace, complete=past_key_values is not None)
+        x, ponder_cost = self.through(x, signal, own.key_padding_mask, run, collector, complete=past_key_values is not None)
         last: Any = self.dropout(self.norm(x))
-        trace.hidden(last)
-        cross_attentions = trace.cross_attentions if any(b.cross_attention is not None for b in layers) else None
+        collector.add_hidden_state(last)
+        cross_attentions = collector.cross_attentions if any(b.cross_attention is not None for b in layers) else None
         return StackOutput(
             last_hidden_state=last,
             past_key_values=past_key_values,
-            hidden_states=_tuple(trace.hidden_states),
-            attentions=_tuple(trace.attentions),
+            hidden_states=_tuple(collector.hidden_states),
+            attentions=_tuple(collector.attentions),
             cross_attentions=_tuple(cross_attentions),
             ponder_cost=ponder_cost,
         )
@@ -160,7 +160,7 @@ class Stack(nn.Module):
         signal: Tensor | None,
         padding: Tensor | None,
         run: Callable[[Tensor, int], Tensor],
-        trace: Trace,
+        collector: OutputCollector,
         complete: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """Pass the vectors through all depths: the result, and its ponder cost where there is one.
@@ -169,7 +169,7 @@ class Stack(nn.Module):
         """
         x = self.dropout(x if signal is None else x + signal)
         for depth in range(len(self.blocks)):
-            trace.hidden(x)
+            collector.add_hidden_state(x)
             x = run(x, depth)
         return x, None
 

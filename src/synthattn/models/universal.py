@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from synthattn.layers.positions import sinusoid
 from synthattn.models.block import Block
-from synthattn.models.stack import Stack, Trace
+from synthattn.models.stack import Stack, OutputCollector
 from synthattn.shapes import Bool, Float
 from synthattn.tracing import is_tracing
 
@@ -93,13 +93,13 @@ class UniversalStack(Stack):
         signal: Tensor | None,
         padding: Tensor | None,
         run: Callable[[Tensor, int], Tensor],
-        trace: Trace,
+        collector: OutputCollector,
         complete: bool,
     ) -> tuple[Tensor, Tensor | None]:
         x = self.dropout(x)
         progress = None if self.halting is None else self.halting.start(x)
         for depth in range(self.depth):
-            trace.hidden(x)
+            collector.add_hidden_state(x)
             x = x + sinusoid(torch.tensor(depth, device=x.device), x.shape[-1], x.dtype)
             x = x if signal is None else x + signal
             if progress is None:
