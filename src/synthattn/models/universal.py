@@ -31,12 +31,12 @@ class Halting(nn.Module):
         # Positive, as in the authors' code: a token that has learned nothing yet stops soon.
         nn.init.ones_(self.unit.bias)
 
-    def start(self, x: Tensor) -> "Progress":
+    def start(self, x: Tensor) -> "HaltingState":
         zero = x.new_zeros(x.shape[:-1])
-        return Progress(self, zero, zero, zero, torch.zeros_like(x))
+        return HaltingState(self, zero, zero, zero, torch.zeros_like(x))
 
 
-class Progress:
+class HaltingState:
     """How far each token is."""
 
     def __init__(self, halting: Halting, probability: Tensor, remainder: Tensor, steps: Tensor, result: Tensor) -> None:
@@ -47,14 +47,14 @@ class Progress:
         """The weight that the state after this step will have in the result."""
         p = self.halting.unit(x).squeeze(-1).sigmoid()
         running = self.probability < 1.0
-        would_be = self.probability + p * running
-        stops = running & (would_be > self.halting.threshold)
-        goes_on = running & ~stops
-        self.probability = self.probability + p * goes_on
+        reached = self.probability + p * running
+        stops = running & (reached > self.halting.threshold)
+        continues = running & ~stops
+        self.probability = self.probability + p * continues
         self.remainder = self.remainder + stops * (1.0 - self.probability)
         self.probability = self.probability + stops * self.remainder
         self.steps = self.steps + running
-        return p * goes_on + stops * self.remainder
+        return p * continues + stops * self.remainder
 
     def add(self, x: Tensor, weight: Tensor) -> None:
         self.result = x * weight.unsqueeze(-1) + self.result * (1.0 - weight.unsqueeze(-1))
@@ -97,18 +97,18 @@ class UniversalStack(Stack):
         complete: bool,
     ) -> tuple[Tensor, Tensor | None]:
         x = self.dropout(x)
-        progress = None if self.halting is None else self.halting.start(x)
+        state = None if self.halting is None else self.halting.start(x)
         for depth in range(self.depth):
             collector.add_hidden_state(x)
             x = x + sinusoid(torch.tensor(depth, device=x.device), x.shape[-1], x.dtype)
             x = x if signal is None else x + signal
-            if progress is None:
+            if state is None:
                 x = run(x, depth)
                 continue
-            weight = progress.decide(x)
+            weight = state.decide(x)
             x = run(x, depth)
-            progress.add(x, weight)
+            state.add(x, weight)
             # With a cache every depth must be filled: tokens to come may think longer.
-            if not complete and not is_tracing(x) and progress.done():
+            if not complete and not is_tracing(x) and state.done():
                 break
-        return (x, None) if progress is None else (progress.result, progress.cost(padding))
+        return (x, None) if state is None else (state.result, state.cost(padding))
