@@ -141,7 +141,7 @@ class Stack(nn.Module):
             return x
 
         signal = None if self.positions is None else self.positions(own.query_positions(length, x.device), x.dtype)
-        x, ponder_cost = self.through(x, signal, own.key_padding_mask, run, collector, complete=past_key_values is not None)
+        x, ponder_cost = self.run_layers(x, signal, own.key_padding_mask, run, collector, complete=past_key_values is not None)
         last: Any = self.dropout(self.norm(x))
         collector.add_hidden_state(last)
         cross_attentions = collector.cross_attentions if any(b.cross_attention is not None for b in layers) else None
@@ -154,7 +154,7 @@ class Stack(nn.Module):
             ponder_cost=ponder_cost,
         )
 
-    def through(
+    def run_layers(
         self,
         x: Tensor,
         signal: Tensor | None,

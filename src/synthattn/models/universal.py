@@ -87,7 +87,7 @@ class UniversalStack(Stack):
     def layers(self) -> list[Block]:
         return super().layers * self.depth
 
-    def through(
+    def run_layers(
         self,
         x: Tensor,
         signal: Tensor | None,
