@@ -213,7 +213,7 @@ class SourceValuesLayer(_SharedByBeams, ValuesOnlyLayer):
 
 def new_cache(keeps_keys: list[bool]) -> DynamicCache:
     """A cache for layers that keep keys, or not."""
-    return adapted(DynamicCache(), keeps_keys)
+    return fit_layers(DynamicCache(), keeps_keys)
 
 
 class BeamSearchCache(EncoderDecoderCache):
@@ -237,7 +237,7 @@ class BeamSearchCache(EncoderDecoderCache):
         self.beams = 1
 
 
-def adapted(cache: DynamicCache, keeps_keys: list[bool]) -> DynamicCache:
+def fit_layers(cache: DynamicCache, keeps_keys: list[bool]) -> DynamicCache:
     """An empty cache, such as a user's ``DynamicCache()``, made to fit the layers; one that fits is left as it is."""
     wanted = [KeysAndValuesLayer if keys else ValuesOnlyLayer for keys in keeps_keys]
     if cache.get_seq_length() > 0 or _are(cache.layers, wanted):
@@ -277,5 +277,5 @@ def decoder_cache(cache: Cache | None, own: list[bool], cross: list[bool]) -> Ca
             raise ValueError(f"past_key_values must hold DynamicCache, got {type(part).__name__}")
         if part.offloading:
             raise ValueError("past_key_values must not be offloaded; leave offloading out")
-        adapted(part, keeps_keys)
+        fit_layers(part, keeps_keys)
     return cache
