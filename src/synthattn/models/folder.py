@@ -96,7 +96,7 @@ def _check_names(file: Path, names: Any, count: Any) -> None:
         raise ValueError(f"{file}: num_labels is {count}, but id2label names {len(names)} classes; delete one of them")
 
 
-class Stored(NamedTuple):
+class TensorHeader(NamedTuple):
     """A tensor in a file of weights."""
 
     file: Path
@@ -105,7 +105,7 @@ class Stored(NamedTuple):
     """In the spelling of safetensors, such as ``F32``."""
 
 
-def stored_tensors(folder: Path) -> dict[str, Stored]:
+def read_headers(folder: Path) -> dict[str, TensorHeader]:
     """Read the names, shapes and dtypes of all weights in a folder from the headers of its files."""
     if (folder / WEIGHTS).is_file():
         return _header(folder / WEIGHTS)
@@ -120,22 +120,22 @@ def stored_tensors(folder: Path) -> dict[str, Stored]:
     raise ValueError(f"{folder} holds no {WEIGHTS}; copy the folder again, or train the model anew")
 
 
-def _header(file: Path) -> dict[str, Stored]:
+def _header(file: Path) -> dict[str, TensorHeader]:
     try:
         with safe_open(file, "pt") as opened:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (it is no dictionary)
-            return {name: Stored(file, tuple(one.get_shape()), one.get_dtype()) for name, one in slices.items()}
+            return {name: TensorHeader(file, tuple(one.get_shape()), one.get_dtype()) for name, one in slices.items()}
     except SafetensorError as error:
         reason = one_line(error)
         raise ValueError(f"{file} is cut off or damaged: {reason}; copy it again, or train the model anew") from error
 
 
-def _indexed(index: Path) -> dict[str, Stored]:
+def _indexed(index: Path) -> dict[str, TensorHeader]:
     found = read_json(index)
     places = found.get("weight_map") if isinstance(found, dict) else None
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise ValueError(f"{index} must have a weight_map from tensors to files; copy it again")
-    tensors: dict[str, Stored] = {}
+    tensors: dict[str, TensorHeader] = {}
     for name in sorted(set(places.values())):
         file = index.parent / name
         if Path(name).name != name or not file.is_file():
@@ -158,7 +158,7 @@ def check_weights(folder: Path, make: Callable[[], Any], config: SynthesizerConf
         make: makes the model; it is called on the device ``meta``, where it takes no memory.
         config: the configuration of the model.
     """
-    stored = stored_tensors(folder)
+    stored = read_headers(folder)
     with torch.device("meta"):
         model = make()
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -184,7 +184,7 @@ def check_weights(folder: Path, make: Callable[[], Any], config: SynthesizerConf
             raise ValueError(f"{file}: {name} is not {source}, which {CONFIGURATION} says it is; {way_out}")
 
 
-def _check_dtypes(tensors: Iterable[tuple[str, Stored]], model: Any, config: SynthesizerConfig) -> None:
+def _check_dtypes(tensors: Iterable[tuple[str, TensorHeader]], model: Any, config: SynthesizerConfig) -> None:
     made = {name: tensor.dtype for name, tensor in model.state_dict().items()}
     floating = config.dtype
     for name, one in tensors:
@@ -204,7 +204,7 @@ def _tied(model: Any) -> dict[str, str]:
     return dict(model._tied_weights_keys or {})
 
 
-def _equal(one: Stored, name: str, other: Stored, other_name: str) -> bool:
+def _equal(one: TensorHeader, name: str, other: TensorHeader, other_name: str) -> bool:
     with safe_open(one.file, "pt") as first, safe_open(other.file, "pt") as second:
         return torch.equal(first.get_tensor(name), second.get_tensor(other_name))
 
