@@ -44,7 +44,7 @@ PARTS = [
 ]
 
 
-def find(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
+def find_model(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
     """Return the configuration of a preset or a saved model, and the kind of model that it is for."""
     if name in PRESETS:
         config = PRESETS[name](**({} if attention is None else {"attention": attention}))
