@@ -19,7 +19,7 @@ from synthattn.models.modeling import (
     SynthesizerPreTrainedModel,
 )
 from synthattn.models.presets import PRESETS
-from synthattn.models.size import shapes_alone
+from synthattn.models.size import on_meta_device
 from synthattn.models.stack import Stack
 
 MODELS: dict[str, type[SynthesizerPreTrainedModel]] = {
@@ -67,7 +67,7 @@ def describe(config: SynthesizerConfig, kind: str, length: int | None = None) ->
     if kind not in MODELS:
         raise ValueError(f"unknown kind of model {kind!r}{suggestion(kind, MODELS)}")
     length = config.max_position_embeddings if length is None else length
-    with shapes_alone():
+    with on_meta_device():
         model = MODELS[kind](config)
         flops = _flops(model.eval(), length)
     stacks = {name: stack for name in ("encoder", "decoder") if (stack := _stack(model, name)) is not None}

@@ -27,32 +27,32 @@ def check_size(config: SynthesizerConfig) -> None:
     On the device ``meta``, tensors take no memory, but layers take time.
     """
     if max(config.encoder_layers, config.decoder_layers) > MOST_LAYERS:
-        raise ValueError(f"{described(config)}; at most {MOST_LAYERS:,} layers in a stack can be made")
-    there, needed = memory(), count(config) * torch.get_default_dtype().itemsize
-    if there is not None and needed > there and torch.get_default_device().type != "meta":
-        raise ValueError(f"{described(config)}, and there are {there / 1e9:,.1f} GB of memory; make it smaller")
+        raise ValueError(f"{size_in_words(config)}; at most {MOST_LAYERS:,} layers in a stack can be made")
+    limit, needed = memory_limit(), count_numbers(config) * torch.get_default_dtype().itemsize
+    if limit is not None and needed > limit and torch.get_default_device().type != "meta":
+        raise ValueError(f"{size_in_words(config)}, and there are {limit / 1e9:,.1f} GB of memory; make it smaller")
 
 
-def described(config: SynthesizerConfig) -> str:
+def size_in_words(config: SynthesizerConfig) -> str:
     """Return a phrase with the number of parameters of a model and the memory that they take."""
-    numbers = count(config)
+    numbers = count_numbers(config)
     size = numbers * torch.get_default_dtype().itemsize
     return f"a model of this configuration has {numbers:,} numbers, which take {size / 1e9:,.1f} GB"
 
 
-def count(config: SynthesizerConfig) -> int:
+def count_numbers(config: SynthesizerConfig) -> int:
     """Count the parameters and buffers of the stacks and the embedding that a configuration asks for.
 
     Layers that are alike are made once, on the device ``meta``, whatever their number.
     """
-    with shapes_alone():
+    with on_meta_device():
         stacks = [_stack(config, name) for name in _stacks(config)]
     embeddings = 1 if config.tie_word_embeddings else 2
     return sum(stacks) + embeddings * config.vocab_size * config.d_model
 
 
 @contextlib.contextmanager
-def shapes_alone() -> Iterator[None]:
+def on_meta_device() -> Iterator[None]:
     """Make tensors without memory; those that no memory could hold are a ValueError of one line."""
     try:
         with torch.device("meta"):
@@ -63,7 +63,7 @@ def shapes_alone() -> Iterator[None]:
         raise ValueError(f"the sizes of this configuration are too large for a tensor: {one_line(error)}") from error
 
 
-def memory() -> int | None:
+def memory_limit() -> int | None:
     """Return how many bytes of memory this process can have; None where the system does not say."""
     limits = []
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
