@@ -10,7 +10,7 @@ from synthattn.layers.feed_forward import FeedForward
 from synthattn.models.compat import Cache, EncoderDecoderCache, GradientCheckpointingLayer
 from synthattn.shapes import Float
 
-Part = Callable[[Tensor], tuple[Tensor, Tensor | None]]
+Sublayer = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
 
 class PreNorm(nn.Module):
@@ -21,16 +21,16 @@ class PreNorm(nn.Module):
         self.norm = norm
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, part: Part) -> tuple[Tensor, Tensor | None]:
-        y, weights = part(self.norm(x))
+    def forward(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor | None]:
+        y, weights = sublayer(self.norm(x))
         return x + self.dropout(y), weights
 
 
 class PostNorm(PreNorm):
     """``norm(x + f(x))``."""
 
-    def forward(self, x: Tensor, part: Part) -> tuple[Tensor, Tensor | None]:
-        y, weights = part(x)
+    def forward(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor | None]:
+        y, weights = sublayer(x)
         return self.norm(x + self.dropout(y)), weights
 
 
