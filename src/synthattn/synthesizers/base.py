@@ -180,13 +180,13 @@ def hidden_layer(
 def rows_at(table: Float[Tensor, "heads n *features"], tokens: Tokens) -> Float[Tensor, "..."]:
     """The rows of a table of positions at the tokens' positions: a view where these are start, start + 1, ..."""
     if tokens.positions is None:
-        return part(table, 1, tokens)
+        return slice_at_tokens(table, 1, tokens)
     if tokens.positions.dim() == 1:
         return table.index_select(1, tokens.positions)
     return table[:, tokens.positions].transpose(0, 1)
 
 
-def part(table: Float[Tensor, "..."], dim: int, tokens: Tokens) -> Float[Tensor, "..."]:
+def slice_at_tokens(table: Float[Tensor, "..."], dim: int, tokens: Tokens) -> Float[Tensor, "..."]:
     """The entries along an axis from the first token's to the last's: a view, except in a traced graph.
 
     A view of the whole has other properties than one of a part, for which a traced graph would exclude that length.

@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from synthattn.logits import Bias, Logits
 from synthattn.shapes import Float
-from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens, part, replace_parameter, resized
+from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens, slice_at_tokens, replace_parameter, resized
 from synthattn.synthesizers.spec import Term, positive
 
 
 def read_matrix(matrix: Float[Tensor, "heads n n"], query: Tokens, memory: Tokens) -> Float[Tensor, "*batch heads q k"]:
     """The entries of R at the positions of queries and keys; a rectangle where these follow each other."""
     if query.positions is None and memory.positions is None:
-        return part(part(matrix, 1, query), 2, memory)
+        return slice_at_tokens(slice_at_tokens(matrix, 1, query), 2, memory)
     rows, columns = query.resolved_positions(), memory.resolved_positions()
     entries = matrix[:, rows.unsqueeze(-1), columns.unsqueeze(-2)]
     return entries if entries.dim() == 3 else entries.transpose(0, 1)
