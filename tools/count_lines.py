@@ -2,8 +2,8 @@
 
     python tools/count_lines.py
 
-The starter files are those that the README names first. What they import is followed through the package, without the
-engine; imports for the type checker alone do not count.
+The starter files are the first that the README names. What they import is followed through the package, without the
+engine. The ``__init__`` of a package counts where names are imported from it. Imports for type checkers do not count.
 """
 
 import ast
@@ -20,18 +20,14 @@ def lines(files: Iterable[Path]) -> int:
 
 
 def imported(file: Path) -> set[Path]:
-    """Return the files of the package that a file imports directly, with the packages that they are in."""
-    found = set[Path]()
+    """Return the files of the package that a file names in its imports."""
+    found = set[Path | None]()
     for node in _runtime_nodes(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            modules = [f"{node.module}.{alias.name}" for alias in node.names]
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            found.update(_file(f"{node.module}.{alias.name}") or _file(node.module) for alias in node.names)
         elif isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        else:
-            continue
-        for module in modules:
-            found.update(_files(module))
-    return found
+            found.update(_file(alias.name) for alias in node.names)
+    return {file for file in found if file is not None}
 
 
 def reached(starters: Iterable[Path]) -> set[Path]:
@@ -56,20 +52,12 @@ def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _runtime_nodes(node)
 
 
-def _files(module: str) -> Iterator[Path]:
+def _file(module: str) -> Path | None:
+    """Return the file of a module of the package; None for other modules and for names inside of a module."""
     root, *steps = module.split(".")
-    if root != PACKAGE.name:
-        return
-    folder = PACKAGE
-    yield folder / "__init__.py"
-    for step in steps:
-        if (folder / f"{step}.py").is_file():
-            yield folder / f"{step}.py"
-            return
-        folder = folder / step
-        if not folder.is_dir():
-            return
-        yield folder / "__init__.py"
+    path = PACKAGE.joinpath(*steps)
+    files = [path.with_suffix(".py"), path / "__init__.py"] if root == PACKAGE.name else []
+    return next((file for file in files if file.is_file()), None)
 
 
 def main() -> None:

@@ -94,7 +94,7 @@ class Stack(nn.Module):
         *,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        memory: Float[Tensor, "batch source d_model"] | None = None,
+        memory: Float[Tensor, "batch k d_model"] | None = None,
         memory_mask: Tensor | None = None,
         past_key_values: Cache | None = None,
         plain: bool = False,
@@ -141,7 +141,9 @@ class Stack(nn.Module):
             return x
 
         signal = None if self.positions is None else self.positions(own.query_positions(length, x.device), x.dtype)
-        x, ponder_cost = self.run_layers(x, signal, own.key_padding_mask, run, collector, complete=past_key_values is not None)
+        x, ponder_cost = self.run_layers(
+            x, signal, own.key_padding_mask, run, collector, complete=past_key_values is not None
+        )
         last: Any = self.dropout(self.norm(x))
         collector.add_hidden_state(last)
         cross_attentions = collector.cross_attentions if any(b.cross_attention is not None for b in layers) else None

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from synthattn.layers.positions import sinusoid
 from synthattn.models.block import Block
-from synthattn.models.stack import Stack, OutputCollector
+from synthattn.models.stack import OutputCollector, Stack
 from synthattn.shapes import Bool, Float
 from synthattn.tracing import is_tracing
 
