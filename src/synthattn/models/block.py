@@ -1,4 +1,4 @@
-"""One layer of a stack: it mixes tokens, attends to an encoder where there is one, and feeds forward."""
+"""One layer of a stack: self-attention, cross-attention if there is an encoder, and feed-forward."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ Sublayer = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
 
 class PreNorm(nn.Module):
-    """``x + f(norm(x))``."""
+    """The residual connection ``x + f(norm(x))``."""
 
     def __init__(self, norm: nn.Module, dropout: float) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class PreNorm(nn.Module):
 
 
 class PostNorm(PreNorm):
-    """``norm(x + f(x))``."""
+    """The residual connection ``norm(x + f(x))``."""
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor | None]:
         y, weights = sublayer(x)
@@ -35,14 +35,14 @@ class PostNorm(PreNorm):
 
 
 class Block(GradientCheckpointingLayer):
-    """Parts that are handed in, each inside a residual connection of its own.
+    """Sublayers, each inside its own residual connection.
 
     Args:
-        attention: what mixes the tokens; any token mixer.
-        cross_attention: attends to the encoder, None where there is none.
-        feed_forward: works on each token alone.
+        attention: mixes the tokens.
+        cross_attention: attends to the encoder; None if there is no encoder.
+        feed_forward: transforms each token alone.
         residual: makes a residual connection.
-        causal: whether a token sees only those before it.
+        causal: True if a token attends only to itself and earlier tokens.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Block(GradientCheckpointingLayer):
         self,
         x: Float[Tensor, "batch q d_model"],
         memory: Float[Tensor, "sources k d_model"] | None = None,
-        position_bias: Float[Tensor, "*examples heads q all"] | None = None,
+        position_bias: Float[Tensor, "*examples heads q n"] | None = None,
         *,
         layout: TokenLayout,
         cross_layout: TokenLayout | None = None,
@@ -75,10 +75,10 @@ class Block(GradientCheckpointingLayer):
         plain: bool = False,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """The vectors after this layer, and the weights of both attentions where they are wanted.
+        """Return the vectors after this layer, and the weights of both attentions if ``need_weights``.
 
-        There are as many sources as examples, or where beams share one, as ``cross_layout`` says, fewer.
-        ``memory`` and ``position_bias`` are positional because that is how checkpointing passes gradients.
+        There is one source per example, or one for all beams of an example, see ``cross_layout``. ``memory`` and
+        ``position_bias`` are positional arguments, so that checkpointing passes their gradients.
         """
 
         def mix(x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -148,16 +148,16 @@ class Block(GradientCheckpointingLayer):
         return y.view(x.shape), weights
 
     def _projected(self, memory: Tensor, cache: Cache | None, index: int) -> Tensor | ProjectedMemory:
-        """The encoder's output, projected once for all decoding steps."""
+        """Return the encoder's output, projected once for all decoding steps."""
         if not isinstance(cache, EncoderDecoderCache):
             return memory
         assert self.cross_attention is not None
-        kept = cache.cross_attention_cache
+        source = cache.cross_attention_cache
         if not cache.is_updated.get(index, False):
             new = self.cross_attention.project_memory(memory)
-            kept.update(new.keys, new.values, index)  # pyright: ignore[reportArgumentType]
+            source.update(new.keys, new.values, index)  # pyright: ignore[reportArgumentType]
             cache.is_updated[index] = True
-        layer: Any = kept.layers[index]
+        layer: Any = source.layers[index]
         return ProjectedMemory(layer.keys, layer.values)
 
 

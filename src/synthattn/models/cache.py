@@ -1,4 +1,4 @@
-"""The decoding cache: values for every layer, keys only where a dot product will look at them."""
+"""The decoding cache: values for every layer, keys only for layers with a dot product."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def _allocate(tensor: Tensor, length: int) -> Tensor:
 
 
 class _PositionedLayer(CacheLayerMixin):
-    """Knows where its tokens stand, where they are not at 0, 1, ..., or not in all examples alike."""
+    """A cache layer that also keeps the positions of its tokens; None for 0, 1, ... in all examples."""
 
     positions: Tensor | None = None
 
@@ -98,7 +98,7 @@ class _PositionedLayer(CacheLayerMixin):
 
 
 class _KeysAndValues(DynamicLayer):
-    """What transformers' ``DynamicLayer`` is, without copying everything for every token."""
+    """A ``DynamicLayer`` of transformers that does not copy its tensors for every token."""
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         super().lazy_initialization(key_states, value_states)
@@ -127,7 +127,7 @@ class _KeysAndValues(DynamicLayer):
 
 
 class _ValuesOnly(CacheLayerMixin):
-    """The same without keys: half the memory."""
+    """A cache layer without keys, which takes half of the memory."""
 
     is_croppable = True
     is_sliding = False
@@ -197,7 +197,7 @@ class ValuesOnlyLayer(_PositionedLayer, _ValuesOnly):
 
 
 class _SharedByBeams(CacheLayerMixin):
-    """Of an encoder's output: all beams of an example have the same, so that their order does not matter."""
+    """A cache layer for an encoder's output, which all beams of an example share, so that their order has no effect."""
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         pass
@@ -212,12 +212,12 @@ class SourceValuesLayer(_SharedByBeams, ValuesOnlyLayer):
 
 
 def new_cache(keeps_keys: list[bool]) -> DynamicCache:
-    """A cache for layers that keep keys, or not."""
+    """Return an empty cache. ``keeps_keys`` says for each layer whether it keeps keys."""
     return fit_layers(DynamicCache(), keeps_keys)
 
 
 class BeamSearchCache(EncoderDecoderCache):
-    """For a decoder with an encoder, whose output is the same for all beams of an example, and kept once for them."""
+    """A cache for beam search with an encoder, whose output is kept once for all beams of an example."""
 
     def __init__(self, own: list[bool], cross: list[bool], beams: int) -> None:
         source = [SourceLayer() if keys else SourceValuesLayer() for keys in cross]
@@ -238,7 +238,7 @@ class BeamSearchCache(EncoderDecoderCache):
 
 
 def fit_layers(cache: DynamicCache, keeps_keys: list[bool]) -> DynamicCache:
-    """An empty cache, such as a user's ``DynamicCache()``, made to fit the layers; one that fits is left as it is."""
+    """Give an empty cache, such as a user's ``DynamicCache()``, the layers that a model needs."""
     wanted = [KeysAndValuesLayer if keys else ValuesOnlyLayer for keys in keeps_keys]
     if cache.get_seq_length() > 0 or _are(cache.layers, wanted):
         return cache
@@ -256,13 +256,13 @@ def _with_layers(cache: DynamicCache, layers: list[Any]) -> DynamicCache:
 
 
 def layer_with_positions(cache: Cache | None) -> Any:
-    """The layer that knows where the tokens of a decoder stand: the first of those for its attention to itself."""
+    """Return the cache layer that keeps the positions of a decoder's tokens: the first layer of self-attention."""
     own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
     return own.layers[0] if own is not None and own.layers else None
 
 
 def decoder_cache(cache: Cache | None, own: list[bool], cross: list[bool]) -> Cache:
-    """The cache to decode with: the one given, or a new one. ``cross`` is empty in a decoder without an encoder."""
+    """Return the cache given, or a new one. ``cross`` is empty for a decoder without an encoder."""
     if cache is None:
         return EncoderDecoderCache(new_cache(own), new_cache(cross)) if cross else new_cache(own)
     if isinstance(cache, EncoderDecoderCache) and cross:
