@@ -1,4 +1,4 @@
-"""replace_attention: torch's own models with synthetic attention inside."""
+"""torch's own models work after ``replace_attention``."""
 
 import copy
 
@@ -176,7 +176,7 @@ def test_gradients_equal_the_originals_and_stop_where_detached():
         torch.testing.assert_close(found, expected)
 
 
-def test_calls_that_make_no_sense():
+def test_wrong_calls_are_refused():
     layer = attention()
     replace_attention(layer, "random", max_length=LENGTH)
     x = tokens()
