@@ -1,6 +1,8 @@
 """Masks: the keys that each query may attend to."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 
 import torch
 from torch import Tensor, nn
@@ -55,12 +57,7 @@ class Mask:
             parts.append(self.allowed)
         if self.keep is not None:
             parts.append(self.keep[:, None, None, :])
-        if not parts:
-            return None
-        total = parts[0]
-        for part in parts[1:]:
-            total = total & part
-        return total
+        return reduce(and_, parts) if parts else None
 
     def added_to(
         self, bias: Float[Tensor, "*batch #heads #q k"] | None, value: Float[Tensor, "_ heads k width"], q: int
@@ -110,20 +107,18 @@ def from_torch(
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,
     is_causal: bool,
-    batch: int,
-    heads: int,
-    q: int,
-    k: int,
+    shape: tuple[int, int, int, int],
     offset: int = 0,
     device: torch.device | None = None,
 ) -> tuple[Mask, Float[Tensor, "*batch #heads q k"] | None]:
     """Convert masks in the convention of ``torch.nn.MultiheadAttention`` (True = ignore).
 
-    If ``is_causal``, query i attends to the keys 0..offset + i.
+    ``shape`` is (batch, heads, q, k). If ``is_causal``, query i attends to the keys 0..offset + i.
 
     Returns:
         The mask, and the finite part of a float ``attn_mask`` as a bias for the logits.
     """
+    batch, _, q, k = shape
     keep = None
     for name, given in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
         if given is not None:
@@ -140,7 +135,7 @@ def from_torch(
         keep = ~key_padding_mask
     allowed = bias = None
     if attn_mask is not None:
-        allowed, bias = _from_attn_mask(attn_mask, batch, heads, q, k)
+        allowed, bias = _from_attn_mask(attn_mask, *shape)
     if is_causal and offset > 0 and offset + 1 < k:  # otherwise the first query attends to all keys
         past = torch.ones(q, k, dtype=torch.bool, device=device).tril(offset)
         allowed = past if allowed is None else allowed & past

@@ -69,8 +69,8 @@ class Convolution(TokenMixer):
 
     def mix_tokens(
         self,
-        x: Float[Tensor, "batch q d_model"],
-        memory: Float[Tensor, "batch k d_model"] | ProjectedMemory | None,
+        x: Tensor,
+        memory: Tensor | ProjectedMemory | None,
         layout: TokenLayout,
         position_bias: Tensor | None,
         plain: bool,
@@ -83,7 +83,7 @@ class Convolution(TokenMixer):
             raise ValueError(f"{self.name} has no logits to add position_bias to; leave it out")
         offset, values = layout.offset, self._values(x, memory, layout.offset)
         batch, q, k = x.shape[0], x.shape[1], values.shape[2]
-        mask, _ = from_torch(layout.key_padding_mask, None, False, batch, self.num_heads, q, k)
+        mask, _ = from_torch(layout.key_padding_mask, None, False, (batch, self.num_heads, q, k))
         before = self.kernel - 1 if layout.is_causal else self.kernel // 2
 
         padded = self._padded_values(values, mask.keep, offset - before, q)

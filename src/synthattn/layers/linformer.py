@@ -87,8 +87,8 @@ class Linformer(TokenMixer):
 
     def mix_tokens(
         self,
-        x: Float[Tensor, "batch q d_model"],
-        memory: Float[Tensor, "batch length d_model"] | ProjectedMemory | None,
+        x: Tensor,
+        memory: Tensor | ProjectedMemory | None,
         layout: TokenLayout,
         position_bias: Tensor | None,
         plain: bool,
@@ -98,7 +98,7 @@ class Linformer(TokenMixer):
         self._refuse(layout, position_bias)
         source = self._source(x, memory, layout)
         batch, q, n = x.shape[0], x.shape[1], source.length
-        mask, _ = from_torch(layout.key_padding_mask, None, False, batch, self.num_heads, q, n)
+        mask, _ = from_torch(layout.key_padding_mask, None, False, (batch, self.num_heads, q, n))
         queries = split_heads(project(self.query, x), self.num_heads)
         keys = self._mixtures(self.e, self.key, source, mask.keep)
         values = self._mixtures(self.e if self.f is None else self.f, self.value, source, mask.keep)

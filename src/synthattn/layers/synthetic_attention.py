@@ -81,10 +81,10 @@ class SyntheticAttention(TokenMixer):
 
     def mix_tokens(
         self,
-        x: Float[Tensor, "batch q d_model"],
-        memory: Float[Tensor, "batch k d_model"] | ProjectedMemory | None,
+        x: Tensor,
+        memory: Tensor | ProjectedMemory | None,
         layout: TokenLayout,
-        position_bias: Float[Tensor, "*examples #heads #q k"] | None,
+        position_bias: Tensor | None,
         plain: bool,
         need_weights: bool,
     ) -> Any:
@@ -93,16 +93,9 @@ class SyntheticAttention(TokenMixer):
         batch, q, k = x.shape[0], query.length, source.length
         if position_bias is not None:
             check_position_bias(position_bias, batch, self.num_heads, q, k)
+        shape = (batch, self.num_heads, q, k)
         mask, bias = from_torch(
-            layout.key_padding_mask,
-            layout.attn_mask,
-            layout.is_causal,
-            batch,
-            self.num_heads,
-            q,
-            k,
-            layout.offset,
-            x.device,
+            layout.key_padding_mask, layout.attn_mask, layout.is_causal, shape, layout.offset, x.device
         )
         added = Logits(tuple(Bias(table) for table in (bias, position_bias) if table is not None))
         call = Call(

@@ -120,14 +120,14 @@ class TokenMixer(nn.Module):
 
     def mix_tokens(
         self,
-        x: Float[Tensor, "batch q d_model"],
-        memory: Float[Tensor, "batch k d_model"] | ProjectedMemory | None,
+        x: Tensor,
+        memory: Tensor | ProjectedMemory | None,
         layout: TokenLayout,
-        position_bias: Float[Tensor, "*examples #heads #q k"] | None,
+        position_bias: Tensor | None,
         plain: bool,
         need_weights: bool,
     ) -> Any:
-        """Compute ``forward`` after the checks that all layers share."""
+        """Compute ``forward``, with the same arguments, after the checks that all layers share."""
         raise NotImplementedError
 
     def project_memory(self, memory: Float[Tensor, "batch k d_model"]) -> ProjectedMemory:
