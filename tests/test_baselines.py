@@ -43,7 +43,7 @@ D_MODEL = HEADS * DIM
 def make(spec: str, dtype: torch.dtype = torch.float64, **options: Any) -> Any:
     torch.manual_seed(0)
     layer = build_mixer(spec, D_MODEL, HEADS, MAX_LENGTH, 0.0, **options).to(dtype)
-    with torch.no_grad():  # biases start at zero, where mistakes in them would not show
+    with torch.no_grad():  # biases start at zero, which would hide mistakes
         for parameter in layer.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
     return layer

@@ -13,7 +13,7 @@ from helpers import tokens as tokens_of
 from synthattn import SyntheticAttention, reference
 from synthattn.engine import input_independent, thresholds
 
-LENGTH = 19  # long enough for keeping to pay
+LENGTH = 19  # long enough for weights to be kept
 
 
 def tokens(length: int = LENGTH, **options):
@@ -88,7 +88,7 @@ def edit_data_swapping_columns(layer):
 
 
 def edit_data_negating(layer):
-    sources(layer)[0].data.neg_()  # and not all: two factors would give the same product
+    sources(layer)[0].data.neg_()  # not all: with both factors negated, the product would be equal
 
 
 def edit_one_entry_of_data(layer):

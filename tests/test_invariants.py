@@ -233,7 +233,7 @@ def test_every_parameter_gets_a_gradient(spec):
     layer = make(spec)
     layer(tokens(MAX_LENGTH)).square().sum().backward()
     silent = [name for name, p in layer.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    # Keys share their bias: it moves all logits of a row alike, which a softmax does not see.
+    # All keys share their bias, which adds a constant to a row of logits and does not change the softmax.
     assert [name for name in silent if not name.endswith("key.bias")] == []
 
 

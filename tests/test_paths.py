@@ -100,13 +100,11 @@ def test_bias_without_gradient_runs_in_the_flash_kernel(spec):
 def test_underflow_of_all_unmasked_keys_falls_back_to_the_exact_softmax(calls, spec, dtype, train, causal):
     layer = make(spec, dtype).train(train)
     matrix = next(p for n, p in layer.named_parameters() if n.endswith(("matrix", "left")))
-    with torch.no_grad():
-        matrix.mul_(
-            600.0 if dtype == torch.float64 else 100.0
-        )  # exp of the differences is far below the smallest float
+    with torch.no_grad():  # the exponentials of differences are far below the smallest float
+        matrix.mul_(600.0 if dtype == torch.float64 else 100.0)
     x, tolerance = tokens(dtype=dtype), 1e-12 if dtype == torch.float64 else 1e-6
     if spec == "factorized_random":
-        # A product is rounded as its size is, differently for every order of its sum, and weights with it.
+        # Products of large numbers have large rounding errors, which depend on the order of the sum.
         largest = float(layer.logits(x).detach().abs().max())
         tolerance = max(tolerance, 2 * torch.finfo(dtype).eps * largest)
     calls.clear()
@@ -261,8 +259,8 @@ def test_fake_tensors_are_not_computed_in_chunks():
 
 
 def test_gradcheck_of_the_chunks():
-    # Entry by entry: random directions would be faster, but do not see an error of some per cent.
-    layer = make("random+dense+vanilla", max_length=5)  # of a large table, most entries are not read
+    # Every entry, because random directions would not detect an error of some per cent.
+    layer = make("random+dense+vanilla", max_length=5)  # short, because most entries of a large table are not read
     x = tokens(4).requires_grad_()
     matrix = layer.synthesizer.get_parameter("terms.0.matrix")
 
@@ -301,7 +299,7 @@ def test_input_independent_attention_copies_nothing_between_its_projections(monk
             y = layer.train(train)(x, **arguments)
         assert as_feature_major(seen.pop()) is not None
         assert y.is_contiguous()
-    # A hook, or another module in its place, sees tokens in their usual order.
+    # Hooks and replaced modules get tokens in their usual order.
     layer.value.register_forward_hook(lambda module, args, result: seen.append(result))
     layer(x, **arguments)
     assert seen[0].shape == (BATCH, LENGTH, HEADS * HEAD_DIM)

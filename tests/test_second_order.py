@@ -12,7 +12,7 @@ from helpers import HEADS, LENGTH, SPECS, chunks_for_all, make, needs_kernels, p
 from synthattn.engine import native, sdpa, thresholds
 from synthattn.layers.linformer import Linformer
 
-FUSED_KEYS = thresholds.FUSED_KEYS  # as it is outside of the tests
+FUSED_KEYS = thresholds.FUSED_KEYS  # the value outside of the tests
 MASKS = {
     "full": {},
     "causal": {"is_causal": True},
@@ -56,7 +56,7 @@ def assert_same_penalty(layer: nn.Module, x: Tensor, tolerance: float, **options
     expected = penalty_gradients(layer, x, plain=True, **options)
     largest = max(float(g.abs().max()) for g in expected)
     for ours, plain in zip(penalty_gradients(layer, x, **options), expected, strict=True):
-        # Some are zero as sums of many that are not: the bias of keys does not change a softmax.
+        # Some gradients are zero as sums of many numbers: the bias of keys does not change a softmax.
         scale = max(float(plain.abs().max()), 1e-3 * largest)
         assert float((ours - plain).abs().max()) <= tolerance * scale
 
@@ -90,7 +90,7 @@ def test_second_derivatives_equal_finite_differences(spec, name):
         return torch.func.functional_call(layer, dict(zip(names, given, strict=True)), (x,))
 
     with path(name):
-        # Away from the corners of the ReLU of dense attention.
+        # These inputs are away from the corners of the ReLU of dense attention.
         assert torch.autograd.gradgradcheck(attend, (x, *parameters), eps=1e-6, atol=1e-4, fast_mode=True)
 
 

@@ -77,7 +77,7 @@ def test_a_cache_that_is_reset_forgets_positions():
 @pytest.mark.parametrize("kind", [SynthesizerForCausalLM, SynthesizerForConditionalGeneration])
 def test_generation_in_the_middle_of_checkpointed_training(kind, beams):
     model = make(kind, tie_word_embeddings=False, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
-    with torch.no_grad():  # so that answers hang on what came before
+    with torch.no_grad():  # so that answers depend on earlier tokens
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(3)
@@ -117,7 +117,7 @@ def test_padding_in_the_middle_changes_nothing(spec, positions):
         torch.testing.assert_close(found, wanted[:, 2:], rtol=1e-4, atol=1e-5)
         if spec != "vanilla" or positions != "relative":
             return
-        # Distances count, not where a text begins.
+        # Only distances have an effect, not the start of a text.
         torch.testing.assert_close(model(x, position_ids=torch.arange(3, 7)[None]).logits, wanted)
         far = model(x, position_ids=torch.tensor([[0, 1, 9, 20]])).logits
         assert (far - wanted).abs().max() > 0.01

@@ -81,11 +81,16 @@ class Block(GradientCheckpointingLayer):
         ``position_bias`` are positional arguments, so that checkpointing passes their gradients.
         """
 
+        options: Any = {"plain": plain, "need_weights": need_weights}
+
         def mix(x: Tensor) -> tuple[Tensor, Tensor | None]:
-            return self._mix(x, position_bias, layout, past_key_values, index, plain, need_weights)
+            own = self._own_memory(x, past_key_values, index)
+            return _with_weights(self.attention(x, own, layout=layout, position_bias=position_bias, **options))
 
         def cross(x: Tensor) -> tuple[Tensor, Tensor | None]:
-            return self._cross(x, memory, cross_layout or TokenLayout(), past_key_values, index, plain, need_weights)
+            assert memory is not None, "a model with cross-attention has the encoder's output"
+            source = self._source_memory(memory, past_key_values, index)
+            return self._cross(x, len(memory), source, cross_layout or TokenLayout(), options)
 
         x, weights = self.attention_residual(x, mix)
         cross_weights = None
@@ -94,61 +99,16 @@ class Block(GradientCheckpointingLayer):
         x, _ = self.feed_forward_residual(x, lambda x: (self.feed_forward(x), None))
         return x, weights, cross_weights
 
-    def _mix(
-        self,
-        x: Tensor,
-        position_bias: Tensor | None,
-        layout: TokenLayout,
-        cache: Cache | None,
-        index: int,
-        plain: bool,
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        memory = None
-        if cache is not None:
-            own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-            new = self.attention.project_memory(x)
-            memory = ProjectedMemory(*own.update(new.keys, new.values, index))  # pyright: ignore[reportArgumentType]
-        return _with_weights(
-            self.attention(
-                x,
-                memory,
-                layout=layout,
-                position_bias=position_bias,
-                plain=plain,
-                need_weights=need_weights,
-            )
-        )
+    def _own_memory(self, x: Tensor, cache: Cache | None, index: int) -> ProjectedMemory | None:
+        """Return all tokens so far, projected, if there is a cache."""
+        if cache is None:
+            return None
+        own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+        new = self.attention.project_memory(x)
+        return ProjectedMemory(*own.update(new.keys, new.values, index))  # pyright: ignore[reportArgumentType]
 
-    def _cross(
-        self,
-        x: Tensor,
-        memory: Tensor | None,
-        layout: TokenLayout,
-        cache: Cache | None,
-        index: int,
-        plain: bool,
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        assert self.cross_attention is not None
-        assert memory is not None, "a model with cross-attention has the encoder's output"
-        y, weights = _with_weights(
-            self.cross_attention(
-                x if layout.beams == 1 else x.reshape(memory.shape[0], -1, x.shape[-1]),
-                self._projected(memory, cache, index),
-                layout=layout,
-                plain=plain,
-                need_weights=need_weights,
-            )
-        )
-        if layout.beams == 1:
-            return y, weights
-        if weights is not None:
-            weights = weights.unflatten(2, (layout.beams, -1)).transpose(1, 2).flatten(0, 1)
-        return y.view(x.shape), weights
-
-    def _projected(self, memory: Tensor, cache: Cache | None, index: int) -> Tensor | ProjectedMemory:
-        """Return the encoder's output, projected once for all decoding steps."""
+    def _source_memory(self, memory: Tensor, cache: Cache | None, index: int) -> Tensor | ProjectedMemory:
+        """Return the encoder's output. With a cache, it is projected once for all decoding steps."""
         if not isinstance(cache, EncoderDecoderCache):
             return memory
         assert self.cross_attention is not None
@@ -159,6 +119,19 @@ class Block(GradientCheckpointingLayer):
             cache.is_updated[index] = True
         layer: Any = source.layers[index]
         return ProjectedMemory(layer.keys, layer.values)
+
+    def _cross(
+        self, x: Tensor, sources: int, memory: Tensor | ProjectedMemory, layout: TokenLayout, options: dict[str, Any]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend to the encoder. The beams of an example are queries to one source."""
+        assert self.cross_attention is not None
+        queries = x if layout.beams == 1 else x.reshape(sources, -1, x.shape[-1])
+        y, weights = _with_weights(self.cross_attention(queries, memory, layout=layout, **options))
+        if layout.beams == 1:
+            return y, weights
+        if weights is not None:
+            weights = weights.unflatten(2, (layout.beams, -1)).transpose(1, 2).flatten(0, 1)
+        return y.view(x.shape), weights
 
 
 def _with_weights(result: Any) -> tuple[Tensor, Tensor | None]:
