@@ -5,6 +5,7 @@
  * and what is in the lanes of a sum is added up at the end.
  */
 
+#include "threads.h"
 #include "vectors.h"
 
 #include <math.h>
@@ -22,12 +23,12 @@ enum { XR = 4, WR = 3 * REGISTERS / 16 };
         ints low;                                                                                     \
         FOR_EACH(l, W) low[l] = (l & ~(half)) + (l & (half) ? W : 0);                                  \
         vec one = lines[i], other = lines[i + (half)];                                                \
-        lines[i] = __builtin_shuffle(one, other, low) + __builtin_shuffle(one, other, low + (half)); \
+        lines[i] = shuffle(one, other, low) + shuffle(one, other, low + (half));            \
     }
 
 INLINE vec sum_each(vec lines[W]) {
-    if (W == 16) HALVE(8 % W)
-    HALVE(4)
+    if (W >= 16) HALVE(8 % W)
+    if (W >= 8) HALVE(4 % W)
     HALVE(2)
     HALVE(1)
     return lines[0];
@@ -60,8 +61,9 @@ APART void thin_tile(float *y, size y_row, size rows, size columns, const float 
         }
     }
 
-    float sums[2 * W];
-    FOR_EACH(part, 2) {
+    enum { PARTS = (XR * WR + W - 1) / W };
+    float sums[PARTS * W];
+    FOR_EACH(part, PARTS) {
         vec lines[W];
         FOR_EACH(i, W) {
             int at = part * W + i;
@@ -73,26 +75,51 @@ APART void thin_tile(float *y, size y_row, size rows, size columns, const float 
         for (size j = 0; j < columns; j++) y[i * y_row + j] = sums[j * XR + i] + (bias ? bias[j] : 0.0f);
 }
 
+typedef struct {
+    float *y;
+    const float *x, *w, *bias;
+    size rows, columns, depth;
+} ThinJob;
+
+/* Some groups of WR rows of W. */
+static void run_thin(const void *data, size group, size end, size thread) {
+    (void)thread;
+    const ThinJob *job = data;
+    size rows = job->rows, columns = job->columns, depth = job->depth;
+    /* The next rows of W are asked for in equal parts, so that memory is never idle. */
+    size passes = (rows + XR - 1) / XR, step = WR * W / passes;
+    for (; group < end; group++) {
+        size j = group * WR;
+        for (size i = 0; i < rows; i += XR) {
+            const float *next = job->w + (j + WR) * depth + i / XR * (depth / W) * step;
+            thin_tile(job->y + i * columns + j, columns, least(XR, rows - i), least(WR, columns - j),
+                      job->x + i * depth, job->w + j * depth, job->bias ? job->bias + j : NULL, depth, next, step);
+        }
+    }
+}
+
 /* All matrices are rows without gaps: x (rows, depth), w (columns, depth), y (rows, columns); bias may be NULL. */
 void synthattn_thin(float *y, const float *x, const float *w, const float *bias, size rows, size columns, size depth,
                     size threads) {
-    /* The next rows of W are asked for in equal parts, so that memory is never idle. */
-    size passes = (rows + XR - 1) / XR, step = WR * W / passes;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size j = 0; j < columns; j += WR)
-        for (size i = 0; i < rows; i += XR) {
-            const float *next = w + (j + WR) * depth + i / XR * (depth / W) * step;
-            thin_tile(y + i * columns + j, columns, least(XR, rows - i), least(WR, columns - j), x + i * depth,
-                      w + j * depth, bias ? bias + j : NULL, depth, next, step);
-        }
+    ThinJob job = {y, x, w, bias, rows, columns, depth};
+    run_equal_shares(run_thin, &job, (columns + WR - 1) / WR, threads);
 }
 
-/* x / sqrt(mean(x^2) + eps) * weight for each row; weight may be NULL. Sums of squares are of W sums, of which none is
- * long. */
-void synthattn_rms_norm(float *y, const float *x, const float *weight, float eps, size rows, size width, size threads) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size row = 0; row < rows; row++) {
-        const float *from = x + row * width;
+typedef struct {
+    float *y;
+    const float *x, *weight;
+    float eps;
+    size width;
+} NormJob;
+
+static void run_rms_norm(const void *data, size row, size end, size thread) {
+    (void)thread;
+    const NormJob *job = data;
+    const float *weight = job->weight;
+    size width = job->width;
+    for (; row < end; row++) {
+        const float *from = job->x + row * width;
+        float *to = job->y + row * width;
         vec total = {0};
         for (size i = 0; i < width; i += W) {
             vec part = load(from + i, width - i);
@@ -100,7 +127,14 @@ void synthattn_rms_norm(float *y, const float *x, const float *weight, float eps
         }
         float sum = 0;
         FOR_EACH(i, W) sum += total[i];
-        float factor = 1.0f / sqrtf(sum / (float)width + eps);
-        for (size i = 0; i < width; i++) y[row * width + i] = from[i] * factor * (weight ? weight[i] : 1.0f);
+        float factor = 1.0f / sqrtf(sum / (float)width + job->eps);
+        for (size i = 0; i < width; i++) to[i] = from[i] * factor * (weight ? weight[i] : 1.0f);
     }
+}
+
+/* x / sqrt(mean(x^2) + eps) * weight for each row; weight may be NULL. Sums of squares are of W sums, of which none is
+ * long. */
+void synthattn_rms_norm(float *y, const float *x, const float *weight, float eps, size rows, size width, size threads) {
+    NormJob job = {y, x, weight, eps, width};
+    run_equal_shares(run_rms_norm, &job, rows, threads);
 }
