@@ -26,7 +26,7 @@ LEVELS = {
 }
 LEVELS["arm64"] = LEVELS["aarch64"]  # the name that macOS has for it
 
-
+OPTIONS = ("-std=gnu17", "-O3", "-ffp-contract=fast")
 # For each system, the platform of a wheel and options for the compiler and the linker. OpenMP is not among them: the
 # kernels are handed the functions of the one that torch has loaded.
 SYSTEMS = {
@@ -78,7 +78,7 @@ def compile_kernels(
     # As synthattn.engine.native.library computes it.
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     both = ("-fPIC", *SYSTEMS[sys.platform][1], *extra)
-    options = ["-std=gnu17", "-O3", "-ffp-contract=fast", f'-DSOURCE="{digest}"', *machine]
+    options = (*OPTIONS, f'-DSOURCE="{digest}"', *machine)
     made = {source: target.with_suffix(f".{source.stem}.o") for source in sources if source.suffix == ".c"}
     try:
         for source, compiled in made.items():

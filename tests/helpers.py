@@ -46,7 +46,8 @@ SPECS = [
 ]
 
 COMPILED = sys.platform in ("linux", "darwin") and any(map(shutil.which, ("gcc", "cc", "clang")))
-FAST = platform.machine() in ("aarch64", "arm64") or torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+IS_ARM = platform.machine() in ("aarch64", "arm64")
+FAST = IS_ARM or torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 needs_kernels = pytest.mark.skipif(
     not (COMPILED and FAST), reason="no kernels for this machine, or nothing to compile them"
 )
