@@ -18,7 +18,7 @@ void GOMP_parallel(void (*run)(void *), void *data, unsigned threads, unsigned f
 int omp_get_num_threads(void);
 int omp_get_thread_num(void);
 
-/* Relative to the largest number of a tensor, or to 1. Float32 has 6e-8; sums of a thousand products lose two digits. */
+/* Relative to the largest number of a tensor, or to 1. Float32 has 6e-8, and long sums lose two digits. */
 static const double BOUND = 1e-5;
 static int failures = 0;
 
@@ -267,7 +267,7 @@ static void check_attention(const Case *c) {
     free(a.weight), free(a.first), free(a.last);
 }
 
-/* Thin products, norms, digests ------------------------------------------------------------------------------------- */
+/* Thin products, norms, digests ------------------------------------------------------------------------------------ */
 
 static float *numbers(size count) {
     float *result = memory(count * 4);

@@ -1,7 +1,7 @@
 /* Threads of the OpenMP that torch has loaded. A second pool of threads would compete with them for the cores.
  *
- * Its functions are called through pointers instead of by pragmas. GCC and Clang translate pragmas to calls of different
- * libraries: libgomp and libomp. Torch loads libgomp on Linux; on macOS it loads libomp, which has the functions of both.
+ * The kernels call its functions through pointers and use no pragmas. GCC translates pragmas to calls of libgomp, Clang
+ * to calls of libomp. Torch loads libgomp on Linux; on macOS it loads libomp, which has the functions of both.
  */
 
 #pragma once

@@ -1,6 +1,7 @@
-/* Vectors as wide as the registers of the processor that this is compiled for.
+/* Vectors as wide as the registers of the processor that a kernel is compiled for.
  *
- * The same source is compiled for several instruction sets, by GCC and by Clang.
+ * GCC and Clang compile the same source for several instruction sets. Letters stand for sizes in all kernels:
+ *   B batch, H heads, Q queries, K keys, D width of a head; W floats in a vector.
  */
 
 #pragma once
@@ -18,17 +19,17 @@ enum { W = 8, REGISTERS = 16 };
 
 typedef float vec __attribute__((vector_size(4 * W)));
 typedef int32_t ints __attribute__((vector_size(4 * W)));
-/* For arithmetic that may overflow, which is undefined for signed numbers. */
+/* Unsigned numbers may overflow; overflow of signed numbers is undefined. */
 typedef uint32_t bits __attribute__((vector_size(4 * W)));
 typedef float loose __attribute__((vector_size(4 * W), aligned(4), may_alias));
 
-/* Of Python's sizes and strides. */
+/* The type of sizes and strides, as in Python's binding. */
 typedef int64_t size;
 
 #define INLINE static inline __attribute__((always_inline))
-/* Compiled apart, so that the sums of a tile stay in registers whatever is around it. */
+/* The compiler does not inline these functions, so that the sums of a tile stay in registers. */
 #define APART static __attribute__((noinline))
-/* Unrolled: what is counted are registers. */
+/* A loop over registers, which the compiler unrolls completely. */
 #ifdef __clang__
 #define UNROLLED _Pragma("clang loop unroll(full)")
 #else
@@ -40,7 +41,7 @@ INLINE size least(size a, size b) { return a < b ? a : b; }
 INLINE size most(size a, size b) { return a > b ? a : b; }
 INLINE size round_up(size n, size unit) { return (n + unit - 1) / unit * unit; }
 
-/* What is beyond the end is zero. */
+/* Loads one vector, of which `left` floats exist; the others are zero. */
 INLINE vec load(const float *from, size left) {
     if (left >= W) return *(const loose *)from;
     vec result = {0};
@@ -48,8 +49,8 @@ INLINE vec load(const float *from, size left) {
     return result;
 }
 
-/* Lane i of the result is lane lanes[i] of the lanes of `a` followed by those of `b`. The lanes are constants, so that
- * both compilers make instructions for the one permutation. */
+/* Returns the vector whose lane i is lane lanes[i] of `a` and `b` in sequence. Callers pass constant lanes, which both
+ * compilers turn into permutation instructions. */
 INLINE vec shuffle(vec a, vec b, ints lanes) {
 #ifdef __clang__
     vec result;
