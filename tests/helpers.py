@@ -45,8 +45,9 @@ SPECS = [
     "fixed_random+factorized_dense+dense(window=3)",
 ]
 
-COMPILED = sys.platform == "linux" and platform.machine() == "x86_64" and shutil.which("gcc") is not None
-FAST = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+COMPILED = sys.platform in ("linux", "darwin") and any(map(shutil.which, ("gcc", "cc", "clang")))
+IS_ARM = platform.machine() in ("aarch64", "arm64")
+FAST = IS_ARM or torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 needs_kernels = pytest.mark.skipif(
     not (COMPILED and FAST), reason="no kernels for this machine, or nothing to compile them"
 )
