@@ -1,12 +1,13 @@
 """Run the kernels under the address and undefined-behaviour sanitizers.
 
 ``make sanitize`` compiles the kernels with both, into ``build/sanitize``, and runs their tests and the campaign of
-wrong calls with them. A finding ends the process that has it, and with it the command. Needs gcc, on Linux x86-64.
+wrong calls with them. A finding ends the process that has it, and with it the command. Needs gcc, on Linux.
 """
 
 import argparse
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def compile_with_sanitizers(compiler: str) -> None:
     build = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(build)
     TARGET.mkdir(parents=True, exist_ok=True)
-    for name, machine in build.LEVELS.items():
+    for name, machine in build.LEVELS[platform.machine()].items():
         print(f"compiling kernels.{name}.so with {SANITIZERS[0]}", flush=True)
         build.compile_kernels(compiler, ROOT / build.FOLDER, TARGET / f"kernels.{name}.so", machine, SANITIZERS)
 

@@ -14,7 +14,7 @@ from synthattn.data.tokenizers import TOKENIZER, load_tokenizer
 from synthattn.messages import suggestion
 from synthattn.models.compat import StrictDataclassError
 from synthattn.models.configuration import SynthesizerConfig
-from synthattn.models.describe import MODELS, find
+from synthattn.models.describe import MODELS, find_model
 from synthattn.models.folder import CONFIGURATION, check_generation, check_weights
 from synthattn.models.modeling import SynthesizerPreTrainedModel
 from synthattn.models.presets import PRESETS
@@ -48,7 +48,7 @@ def configuration(settings: ModelSettings, **fields: Any) -> SynthesizerConfig:
 
 def saved_configuration(folder: Path) -> SynthesizerConfig:
     """Read the configuration of a saved model."""
-    return find(str(folder), None)[0]
+    return find_model(str(folder), None)[0]
 
 
 def build(config: SynthesizerConfig, kind: Kind, seed: int) -> SynthesizerPreTrainedModel:
@@ -69,7 +69,7 @@ def load(folder: Path, config: SynthesizerConfig | None = None) -> SynthesizerPr
         folder: of the model. Where it has a seal, as models and checkpoints of a run do, its files must match it.
         config: the configuration to use in place of the saved one.
     """
-    saved, kind = find(str(folder), None)
+    saved, kind = find_model(str(folder), None)
     config = saved if config is None else config
     check_size(config)
     check_weights(folder, lambda: MODELS[kind](config), config)
