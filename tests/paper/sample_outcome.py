@@ -5,7 +5,7 @@ import random
 
 from synthattn.paper.outcome import Look, Outcome, Part, Published, Row, Run, Speed, Verdict
 from synthattn.render.results import Difference, Histogram, Metric, Score
-from synthattn.render.tables import MINUS, NOTHING, TIMES
+from synthattn.render.numbers import MINUS, NOTHING, TIMES
 
 PLAIN = str.maketrans({MINUS: "-", NOTHING: "none", TIMES: "x"})
 """What our numbers are written with, so that tests can be read."""

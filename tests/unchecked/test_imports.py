@@ -1,6 +1,7 @@
 """Promises about what is imported: by the package as a whole, and by its parts of each other."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,12 +50,39 @@ def test_import_loads_torch_and_nothing_else_heavy():
         "typer",
         "rich",
         "matplotlib",
+        "altair",
+        "vl_convert",
     ]
     loaded = run(
         f"import synthattn, sys; synthattn.SyntheticAttention; print(*[m for m in {heavy} if m in sys.modules])"
     ).split()
     with_torch_alone = run(f"import torch, sys; print(*[m for m in {heavy} if m in sys.modules])").split()
     assert loaded == with_torch_alone
+
+
+def test_help_and_building_blocks_load_no_library_of_charts():
+    """Only a page that is drawn does."""
+    code = (
+        "import sys, synthattn.cli.app, synthattn.cli.compare, synthattn.cli.bench, synthattn.cli.reproduce;"
+        "print(*[m for m in ('altair', 'vl_convert', 'jinja2.environment') if m in sys.modules])"
+    )
+    with_torch_alone = run("import torch, sys; print(*[m for m in ('jinja2.environment',) if m in sys.modules])")
+    assert run(code).split() == with_torch_alone.split()
+
+
+def test_only_render_writes_markup():
+    """Other packages say what to show; tags, styles and drawings are made in one place."""
+    tag = re.compile(r"</?(?:a|b|br|dd|div|dl|dt|figure|g|h[1-6]|li|ol|p|path|section|span|style|sub|sup|svg|table|t[dhr]|ul)[ />]")
+    for package in ("compare", "bench", "paper", "cli"):
+        for path in sorted((PACKAGE / package).rglob("*")):
+            assert path.suffix not in (".css", ".html", ".js", ".svg"), path
+            texts = (
+                node.value
+                for node in (ast.walk(ast.parse(path.read_text())) if path.suffix == ".py" else ())
+                if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            )
+            for text in texts:
+                assert not tag.search(text), f"{path.relative_to(PACKAGE)} has mark-up of its own: {text!r}"
 
 
 def test_works_without_jaxtyping():

@@ -113,7 +113,9 @@ def _bar_table(title: str, found: list[Bar], counts: list[str] | None = None) ->
     else:
         columns.append(Column("Bar", [Cell(bar.claim) for bar in found], words=True))
     columns.append(Column("Wanted", [Cell(f"{bar.better} {bar.texts[1]}") for bar in found]))
-    columns.append(Column("Found" if counts is None else "Narrowest", [Cell(bar.texts[0], key=bar.found) for bar in found]))
+    columns.append(
+        Column("Found" if counts is None else "Narrowest", [Cell(bar.texts[0], key=bar.found) for bar in found])
+    )
     if counts is not None:
         columns.append(Column("Which", [Cell(bar.who) for bar in found], words=True))
         columns.append(Column("Bars that hold", [Cell(count) for count in counts]))

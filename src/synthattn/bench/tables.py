@@ -150,7 +150,9 @@ def _compared(group: list[Measurement]) -> Table:
     found = {(m.contender, getattr(m.case, ACROSS[m.case.kind])): m for m in group}
     across = values(group)
 
-    def column(head: str, value: str | int, of: Callable[[Measurement], Number | None], text: Text, title: str) -> Column:
+    def column(
+        head: str, value: str | int, of: Callable[[Measurement], Number | None], text: Text, title: str
+    ) -> Column:
         measured = [found.get((name, value)) for name in names]
         return Column(head, [Cell() if m is None else number_cell(of(m), text) for m in measured], group=title)
 
@@ -207,7 +209,9 @@ def _growth_tables(group: list[Growth]) -> list[Table]:
         for size in sorted({size for _, size in points}):
             measured = [points.get((name, size)) for name in names]
             columns += [
-                Column(head, [Cell() if m is None else number_cell(of(m), text) for m in measured], group=f"{over} {size}")
+                Column(
+                    head, [Cell() if m is None else number_cell(of(m), text) for m in measured], group=f"{over} {size}"
+                )
                 for head, of, text in quantities
             ]
         found.append(_named(f"{name}: {mode}", names, columns))

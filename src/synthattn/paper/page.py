@@ -133,12 +133,18 @@ def _part(part: Part, root: str) -> Iterator[Block]:
         spans: list[str | Span] = [f"{words} "]
         for n, (rate, loss, record, best) in enumerate(rates):
             kind = "strong" if best else ""
-            spans += [", " if n else "", Span(f"{rate}: ", kind), Span(loss, kind, link(record, root) if record else "")]
+            spans += [
+                ", " if n else "",
+                Span(f"{rate}: ", kind),
+                Span(loss, kind, link(record, root) if record else ""),
+            ]
         yield Paragraph([*spans, "."], "note")
     found = measures(part)
     if found or any(map(trouble, part.rows)):
         yield _table(part, found)
-        texts = [f"{name}: {metric.definition} ({_better(part, name)} is better)." for name, metric in part.metrics.items()]
+        texts = [
+            f"{name}: {metric.definition} ({_better(part, name)} is better)." for name, metric in part.metrics.items()
+        ]
         texts += how_certain(part)
         texts += [f"The paper's experiment: {part.published_note}"] if part.published_note else []
         yield from (Paragraph(text, "note") for text in texts)
