@@ -10,9 +10,9 @@ from rich.console import Console
 from sample_outcome import HOSTILE, PLAIN, VERDICTS, sample_outcome
 
 from page_reader import Reader
-from synthattn.paper.markdown import about_rates, about_scale, counted, overview, table, table1
+from synthattn.paper.markdown import about_rates, about_scale, counted, overview
 from synthattn.paper.outcome import Outcome, Part, Row
-from synthattn.paper.page import page, page_of_table1
+from synthattn.paper.page import page, page_of_table1, table, table1
 from synthattn.paper.table1 import Synthesized
 from synthattn.paper.terminal import show, show_table1
 from synthattn.saved_file import restore

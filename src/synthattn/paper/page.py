@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from synthattn.compare.page import spread_charts
 from synthattn.paper import learning
 from synthattn.paper.markdown import (
+    PAGE,
     ROOT,
     TABLE1_HEADS,
     TABLE1_NOTES,
@@ -14,9 +15,6 @@ from synthattn.paper.markdown import (
     Measure,
     about_rates,
     about_scale,
-    agreement,
-    basis,
-    contradicts_itself,
     counted,
     ended,
     heading,
@@ -29,9 +27,11 @@ from synthattn.paper.markdown import (
     seeds,
     table1_rows,
     trouble,
+    verdicts,
 )
-from synthattn.paper.outcome import Judgement, Outcome, Part, Row, Run
+from synthattn.paper.outcome import FILE, Outcome, Part, Row, Run
 from synthattn.paper.table1 import Synthesized
+from synthattn.render import markdown as md
 from synthattn.render.charts import Point, Rows
 from synthattn.render.document import (
     Block,
@@ -42,19 +42,19 @@ from synthattn.render.document import (
     Folded,
     Heading,
     Listing,
+    MarkdownOnly,
+    PageOnly,
     Paragraph,
     Section,
-    Verdict,
-    Verdicts,
 )
 from synthattn.render.html import page as html
 from synthattn.render.numbers import digits, duration, signed
 from synthattn.render.table import Cell, Column, Span, Table, Text
 from synthattn.render.table import Row as Head
+from synthattn.render.terminal import ARROWS
 
-WORDS: dict[Judgement, str] = {"holds": "good", "does not hold": "bad", "undecided": "open", "not run": "none"}
-"""Kinds of verdicts, which the style gives a colour and a sign."""
-
+SHORT = {"Parameters": "para-\nmeters", "Training speed": "train\nspeed"}
+"""Heads where there is little room."""
 
 def page(outcome: Outcome, root: str = ROOT) -> str:
     """Return the whole file.
@@ -66,16 +66,42 @@ def page(outcome: Outcome, root: str = ROOT) -> str:
     return html(document(outcome, root))
 
 
+def table(outcome: Outcome) -> str:
+    """Return the same as Markdown, without charts."""
+    return md.markdown(document(outcome, ROOT), title=outcome.title)
+
+
 def page_of_table1(rows: Sequence[Synthesized]) -> str:
     """Return the whole file, of what each synthesizing function looks at."""
-    texts = table1_rows(rows)
-    columns = [Column(head, [Cell(row[n]) for row in texts]) for n, head in enumerate(TABLE1_HEADS) if n]
-    heads = [Head(name, row.attention) for row, (name, *_) in zip(rows, texts, strict=True)]
-    blocks: list[Block] = [Table(TABLE1_TITLE, TABLE1_HEADS[0], heads, columns)]
-    blocks += [Paragraph(note, "note") for note in TABLE1_NOTES]
+    return html(_table1(rows))
+
+
+def table1(rows: Sequence[Synthesized]) -> str:
+    """Return the same as Markdown."""
+    return md.markdown(_table1(rows))
+
+
+def _table1(rows: Sequence[Synthesized]) -> Document:
+    blocks = [table_of_table1(rows), *(Paragraph(note, "note") for note in TABLE1_NOTES)]
     command = "synthattn reproduce table1"
-    return html(
-        Document(TABLE1_TITLE, command, [Paragraph(command, "soft")], [Section("table", "What was found", blocks)])
+    lead = [PageOnly([Paragraph(command, "soft")]), _written(command, Span("as a page", link=PAGE))]
+    return Document(TABLE1_TITLE, command, lead, [Section("table", "What was found", blocks)])
+
+
+def table_of_table1(rows: Sequence[Synthesized]) -> Table:
+    texts = table1_rows(rows)
+    columns = [
+        Column(head, [Cell(row[n]) for row in texts], short=head.replace(" ", "\n", 1))
+        for n, head in enumerate(TABLE1_HEADS)
+        if n
+    ]
+    heads = [Head(name, row.attention) for row, (name, *_) in zip(rows, texts, strict=True)]
+    return Table(TABLE1_TITLE, TABLE1_HEADS[0], heads, columns)
+
+
+def _written(command: str, *ways: str | Span) -> Block:
+    return MarkdownOnly(
+        [Paragraph(("Written by ", Span(command, "code"), ", not by hand; the same ", *ways, "."))]
     )
 
 
@@ -86,7 +112,9 @@ def document(outcome: Outcome, root: str = ROOT) -> Document:
         title = heading(part)
         sections.append(Section(_id(part), f"{title} ({part.scale})" if several else title, list(_part(part, root))))
     sections.append(Section("made", "Notes and versions", list(_made(outcome))))
-    lead: list[Block] = [Paragraph(_about(outcome), "soft")]
+    ways = Span("with plots", link=PAGE), ", and ", Span("as data", link=FILE)
+    lead: list[Block] = [_written(f"synthattn reproduce {outcome.table}", *ways)]
+    lead.append(Paragraph(_about(outcome), "soft"))
     lead += [Paragraph(counted(outcome.verdicts), "answer")] if outcome.verdicts else []
     return Document(f"{outcome.title}: reproduced", "synthattn reproduce", lead, sections, [outcome.title], places=9)
 
@@ -106,20 +134,8 @@ def _about(outcome: Outcome) -> str:
 
 
 def _verdicts(outcome: Outcome) -> Iterator[Block]:
-    places = {(part.name, part.scale): _id(part) for part in outcome.parts}
-    items = []
-    for verdict in outcome.verdicts:
-        flag = agreement(verdict)
-        theirs: list[str | Span] = [f"{verdict.in_paper} "] if verdict.in_paper else []
-        theirs += [Span(flag, "flag") if contradicts_itself(verdict) else f"({flag})"] if flag else []
-        place = places.get((verdict.part, verdict.scale))
-        where = Span(f"{verdict.part}, {verdict.scale}", link=f"#{place}" if place else "")
-        reasons: list[tuple[str, Text]] = [(f"The paper, {verdict.where}", theirs or "")]
-        reasons.append(("Here", (f"{verdict.because} (", where, ")")))
-        kind = WORDS[verdict.judgement]
-        items.append(Verdict(verdict.judgement, kind, basis(verdict), verdict.claim, reasons))
-    if items:
-        yield Verdicts(items)
+    if outcome.verdicts:
+        yield verdicts(outcome.verdicts, {(part.name, part.scale): f"#{_id(part)}" for part in outcome.parts})
 
 
 def _part(part: Part, root: str) -> Iterator[Block]:
@@ -141,7 +157,7 @@ def _part(part: Part, root: str) -> Iterator[Block]:
         yield Paragraph([*spans, "."], "note")
     found = measures(part)
     if found or any(map(trouble, part.rows)):
-        yield _table(part, found)
+        yield table_of(part, found)
         texts = [
             f"{name}: {metric.definition} ({_better(part, name)} is better)." for name, metric in part.metrics.items()
         ]
@@ -155,7 +171,7 @@ def _part(part: Part, root: str) -> Iterator[Block]:
     if chart := learning.chart(part):
         yield Heading(f"Differences from {part.baseline} while training")
         yield Paragraph(learning.about(part), "note")
-        yield Figures([chart], "wide")
+        yield Figures([chart])
     yield from _runs(part, root)
     yield from _looks(part)
 
@@ -164,7 +180,7 @@ def _better(part: Part, metric: str) -> str:
     return "higher" if part.metrics[metric].higher_is_better else "lower"
 
 
-def _table(part: Part, found: list[Measure]) -> Table:
+def table_of(part: Part, found: list[Measure]) -> Table:
     columns = []
     # Rows without a number of the main metric say why there; all others beside their name.
     early = [any(each.main and not each.ours[n].text for each in found) for n in range(len(part.rows))]
@@ -177,15 +193,17 @@ def _table(part: Part, found: list[Measure]) -> Table:
             said = trouble(row) if each.main and not cell.text else ""
             ours.append(Cell(cell.text, cell.detail, cell.mark, cell.key, trouble=said, link=target))
         group = each.head if each.differences or each.paper else ""
-        columns.append(Column("here" if group else each.head, ours, unit, direction, group))
-        columns += [Column("difference", each.differences, group=group)] if each.differences else []
+        short = SHORT.get(each.head, each.head.replace("-", "-\n")) + ARROWS[direction]
+        columns.append(Column("here" if group else each.head, ours, unit, direction, group, short=short))
+        if each.differences:
+            columns.append(Column("difference", each.differences, group=group, short="differ-\nence"))
         if each.paper:
             theirs = [
                 Cell(cell.text, cell.detail, key=cell.key, note=note)
                 for cell, note in zip(each.paper, each.notes, strict=True)
             ]
             note = ended(each.source)
-            columns.append(Column("paper", theirs, each.paper_head, group=group, note=note, kind="paper"))
+            columns.append(Column("paper", theirs, each.paper_head, group=group, note=note, kind="paper", short="in the\npaper"))
     counts = [Cell(seeds(row), link=f"#{_id(part, row)}" if row.runs else "") for row in part.rows]
     rows = [
         Head(row.name, own_words(row), "baseline" if row.name == part.baseline else "",
@@ -203,12 +221,13 @@ def _plots(part: Part) -> Iterator[Block]:
     charts = {name: differences(part, name, points) for name, points in found.items()}
     if not first:
         return
-    yield Heading(f"Differences from {part.baseline}")
     grey = " Grey: the published difference." if theirs else ""
-    yield Paragraph(f"Dots with a bar: ours, with the interval of 95 %.{grey}", "note")
-    yield Figures([charts[name] for name in first])
+    blocks: list[Block] = [Heading(f"Differences from {part.baseline}")]
+    blocks.append(Paragraph(f"Dots with a bar: ours, with the interval of 95 %.{grey}", "note"))
+    blocks.append(Figures([charts[name] for name in first]))
     if others := [chart for name, chart in charts.items() if name not in first]:
-        yield Folded("Other metrics", [Figures(others)])
+        blocks.append(Folded("Other metrics", [Figures(others)]))
+    yield PageOnly(blocks)
 
 
 def _gaps(part: Part, metric: str) -> Iterator[Point]:
@@ -265,14 +284,13 @@ def _looks(part: Part) -> Iterator[Block]:
                 for stack, layer in dict.fromkeys((*before, *after))
             ]
     if charts := spread_charts(panels):
-        yield Heading("Attention weights, before and after training")
-        yield Paragraph(
+        note = (
             "How often weights of each size occur, by layer, all heads of the first run together: the line is before "
             "training, the area after. To the right are large weights; the height is the share of all weights, on the "
-            "same scale everywhere.",
-            "note",
+            "same scale everywhere."
         )
-        yield Figures(charts, "small")
+        title = Heading("Attention weights, before and after training")
+        yield PageOnly([title, Paragraph(note, "note"), Figures(charts, "small")])
 
 
 def _made(outcome: Outcome) -> Iterator[Block]:

@@ -159,28 +159,30 @@ class Lines:
     def svg(self) -> str:
         import altair as alt
 
-        values = [y for line in self.lines for _, y in line.points if self.top is None or y <= self.top]
-        sizes = sorted({x for line in self.lines for x, _ in line.points})
+        # Lines that come from above the end of the axis begin where they come in.
+        inside = [(line, [p for p in line.points if self.top is None or p[1] <= self.top]) for line in self.lines]
+        values = [y for _, points in inside for _, y in points]
+        sizes = sorted({x for _, points in inside for x, _ in points})
         scale = alt.Scale(type="log", nice=False, padding=6) if self.growth else alt.Scale(nice=False, zero=False)
         x = alt.X("x:Q").title(self.across).scale(scale)
-        if self.growth:
-            x = x.axis(values=sizes, format="~s" if max(sizes) >= 1e6 else ",d", grid=True, labelOverlap=True)
         rule = [] if self.rule is None else [self.rule]
-        y = alt.Y("y:Q").title(self.up).scale(_scale(values + rule, self.log or self.growth))
+        up = _Scale(values + rule, self.log or self.growth)
+        y = alt.Y("y:Q").title(self.up).scale(up.made())
+        if self.growth:
+            x = x.axis(values=sizes, format=",d", grid=True, labelOverlap=True)
+        if up.log and up.high - up.low > 2:
+            y = y.axis(values=[10.0**n for n in range(math.ceil(up.low), math.floor(up.high) + 1)], format="~g")
         paths, dots = [], []
-        for line in self.lines:
+        for line, points in inside:
             said = _said(line.place, line.tip or line.name)
-            paths += [
-                {"x": a, "y": b, "s": line.place, "colour": colour(line.place), "tip": said} for a, b in line.points
-            ]
-            dots += _rows(
-                Point(line.name, line.place, a, b, tip) for (a, b), tip in zip(line.points, line.tips, strict=False)
-            )
+            paths += [{"x": a, "y": b, "s": line.place, "colour": colour(line.place), "tip": said} for a, b in points]
+            tips = dict(zip(line.points, line.tips, strict=False))
+            dots += _rows(Point(line.name, line.place, *p, tips[p]) for p in points if p in tips)
         layers = [alt.Chart(alt.Data(values=[{"y": end} for end in rule])).mark_rule(color=GREY).encode(y=y)]
         if self.growth:
             dotted = alt.Chart(alt.Data(values=_guides(sizes, values))).mark_line(strokeDash=[2, 4], color=GREY)
             layers.append(dotted.encode(x=x, y=y, detail="s:N"))
-        drawn = alt.Chart(alt.Data(values=paths)).mark_line(clip=True, size=1.6)
+        drawn = alt.Chart(alt.Data(values=paths)).mark_line(size=1.6)
         layers.append(_marked(drawn).encode(x=x, y=y, detail="s:N"))
         layers.append(_dots(alt.Chart(alt.Data(values=dots)), 34).encode(x=x, y=y))
         return _drawn(_spec(alt.layer(*layers), self.width - 75, self.height - 60), self.title)
@@ -265,12 +267,12 @@ class Shares:
         layers = []
         if self.filled:
             area = alt.Chart(self._data(self.filled)).mark_area(
-                interpolate="step-after", color=colour(1), opacity=0.5, clip=True
+                interpolate="step-after", color=colour(1), opacity=0.5
             )
             layers.append(area.encode(x=x, y=y, description=alt.value(_said(1, self.title))))
         if self.outline:
             line = alt.Chart(self._data(self.outline)).mark_line(
-                interpolate="step-after", color=GREY, size=1.2, clip=True
+                interpolate="step-after", color=GREY, size=1.2
             )
             layers.append(line.encode(x=x, y=y, description=alt.value(_said(0, self.title))))
         return _drawn(_spec(alt.layer(*layers), self.width, 62), self.title)
@@ -314,7 +316,7 @@ def _marked(chart: Any) -> Any:
 def _dots(chart: Any, size: int = 80) -> Any:
     import altair as alt
 
-    marks = chart.mark_point(filled=True, opacity=1, size=size, clip=True)
+    marks = chart.mark_point(filled=True, opacity=1, size=size)
     return _marked(marks).encode(shape=alt.Shape("shape:N").scale(None).legend(None))
 
 
@@ -416,29 +418,64 @@ def _overlap(one: Box, other: Box) -> float:
     return wide * tall if wide > 0 and tall > 0 else 0.0
 
 
+PLAIN = {"opacity": "1", "text-anchor": "start", "font-size": "12px", "transform": "translate(0,0)", "version": "1.1"}
+"""Attributes that say what is so without them."""
+DROPPED = ("role", "class", "pointer-events", "font-family", "stroke-miterlimit")
+POINTS = re.compile(r"(?:[ML]-?[\d.]+,-?[\d.]+)+Z?")
+
+
 def _tidy(svg: str, title: str) -> str:
-    """Keep what is drawn, with a class and a tip for each mark, and round numbers to tenths of a pixel."""
+    """Keep what is seen, with a class and a tip for each mark, and round numbers to tenths of a pixel."""
     ElementTree.register_namespace("", SVG)
     root = ElementTree.fromstring(svg)
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.get("display") == "none" or child.get("opacity") == "0":
-                parent.remove(child)
-    dropped = ("role", "class", "pointer-events", "font-family", "stroke-miterlimit")
     for each in list(root.iter()):
         place, bar, tip = each.attrib.get("aria-label", "").partition("|")
-        for name in list(each.attrib):
-            if name.startswith("aria-") or name in dropped:
+        for name, value in list(each.attrib.items()):
+            if name.startswith("aria-") or name in DROPPED or PLAIN.get(name) == value:
                 del each.attrib[name]
-        for name in ("d", "transform", "x2", "y2"):
-            if name in each.attrib:
-                each.attrib[name] = re.sub(r"-?\d+\.\d{2,}(e-?\d+)?", _shorter, each.attrib[name])
+            elif name in ("d", "transform", "x2", "y2"):
+                each.attrib[name] = re.sub(r"-?\d+\.\d{2,}(e-?\d+)?", _shorter, value)
+        if POINTS.fullmatch(each.get("d", "")):
+            each.set("d", _path(each.attrib["d"]))
         if bar and place.isdigit():
             each.set("class", f"k{place}")
             ElementTree.SubElement(each, f"{{{SVG}}}title").text = tip
-    for name, value in {"role": "img", "aria-label": printable(title), "font-family": FONTS}.items():
+    _unwrap(root)
+    facts = {"role": "img", "aria-label": printable(title), "font-family": FONTS, "font-size": "12"}
+    for name, value in facts.items():
         root.set(name, value)
     return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _unwrap(parent: ElementTree.Element) -> None:
+    """Take out groups that say nothing, and shapes without any colour."""
+    kept: list[ElementTree.Element] = []
+    for child in parent:
+        _unwrap(child)
+        kind = child.tag.removeprefix(f"{{{SVG}}}")
+        if kind == "g" and not child.attrib:
+            kept += child
+        elif not (kind == "g" and not len(child)) and not (kind == "path" and not {"fill", "stroke"} & set(child.attrib)):
+            kept.append(child)
+    parent[:] = kept
+
+
+def _path(d: str) -> str:
+    """Return a path through the same points, with steps along an axis written as such."""
+    parts: list[str] = []
+    at: tuple[str, str] | None = None
+    for x, y in re.findall(r"[ML](-?[\d.]+),(-?[\d.]+)", d):
+        if at is None or not parts:
+            parts.append(f"M{x},{y}")
+        elif (x, y) != at:
+            step = f"H{x}" if y == at[1] else f"V{y}" if x == at[0] else f"L{x},{y}"
+            # Two steps along one axis are one where the second goes on from the first.
+            if step[0] in "HV" and parts[-1][0] == step[0]:
+                parts[-1] = step
+            else:
+                parts.append(step)
+        at = x, y
+    return "".join(parts) + "Z" * d.endswith("Z")
 
 
 def _shorter(found: re.Match[str]) -> str:

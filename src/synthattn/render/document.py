@@ -63,14 +63,18 @@ class Answers:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim, the word on it, and reasons by their name."""
+    """A claim of the paper and the word on it."""
 
     word: str
     kind: str
     """``good``, ``bad``, ``open`` or ``none``."""
     below: str
     claim: str
-    reasons: Sequence[tuple[str, Text]]
+    where: str
+    """Where the paper says so."""
+    theirs: Text
+    """What its own numbers say."""
+    reason: Text
 
 
 @dataclass(frozen=True)

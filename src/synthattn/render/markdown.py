@@ -108,6 +108,11 @@ def _table(tables: Tables, found: Table) -> list[str]:
     return tables(found) if found.rows else []
 
 
+def lines_of(block: blocks.Block) -> list[str]:
+    """Return the lines of one block alone."""
+    return _block(block, table)
+
+
 @singledispatch
 def _block(block: Any, tables: Tables) -> list[str]:
     """Return the lines of a block; charts and images have none."""
@@ -142,16 +147,19 @@ def _(block: blocks.Command, tables: Tables) -> list[str]:
 
 @_block.register
 def _(block: blocks.Verdicts, tables: Tables) -> list[str]:
-    heads = ["Here", "The paper's claim", *dict.fromkeys(name for each in block.items for name, _ in each.reasons)]
-    rows = [
+    return grid(
+        ["Here", "The paper's claim", "Its own numbers", "Why"],
         [
-            f"**{each.word}**" + (f" ({each.below})" if each.below else ""),
-            safe(each.claim),
-            *(inline(dict(each.reasons).get(head, "")) or NOTHING for head in heads[2:]),
-        ]
-        for each in block.items
-    ]
-    return grid(heads, rows, len(heads))
+            [
+                f"**{each.word}**" + (f" ({each.below})" if each.below else ""),
+                safe(f"{each.claim} ({each.where})"),
+                inline(each.theirs) or NOTHING,
+                inline(each.reason) or NOTHING,
+            ]
+            for each in block.items
+        ],
+        4,
+    )
 
 
 @_block.register
