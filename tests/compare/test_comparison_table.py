@@ -11,8 +11,8 @@ from report_helpers import sample_results
 
 from synthattn.compare.page import markdown
 from synthattn.compare.table import csv_table, most_important, table
-from synthattn.render.results import Difference, Metric, Published, Results, Score, Variant
 from synthattn.render.numbers import chance, digits, duration, megabytes, quantity, signed, times
+from synthattn.render.results import Difference, Metric, Published, Results, Score, Variant
 
 SMALL = Results(
     task="language modelling",

@@ -4,8 +4,8 @@ import math
 import random
 
 from synthattn.paper.outcome import Look, Outcome, Part, Published, Row, Run, Speed, Verdict
-from synthattn.render.results import Difference, Histogram, Metric, Score
 from synthattn.render.numbers import MINUS, NOTHING, TIMES
+from synthattn.render.results import Difference, Histogram, Metric, Score
 
 PLAIN = str.maketrans({MINUS: "-", NOTHING: "none", TIMES: "x"})
 """What our numbers are written with, so that tests can be read."""

@@ -40,7 +40,8 @@ def attacked(found: Any) -> Any:
 
 def rows(text: str, part: int = 0) -> dict[str, list[str]]:
     """The cells of a part's table as texts, by the name that a row begins with."""
-    body = re.split('aria-label="Table of results', text.translate(PLAIN))[part + 1].split("<tbody>")[1].split("</tbody>")[0]
+    table = text.translate(PLAIN).split('aria-label="Table of results')[part + 1]
+    body = table.split("<tbody>")[1].split("</tbody>")[0]
     found = {}
     for row in re.findall("<tr.*?</tr>", body, flags=re.DOTALL):
         cells = [re.split("</t[hd]>", cell)[0].split(">", 1)[1] for cell in re.split("<t[hd](?= |>)", row)[1:]]

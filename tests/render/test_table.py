@@ -23,11 +23,15 @@ TABLE = Table(
     [Row((Span("a_b", "code"),), remark="baseline", place=0), Row("x | <b>", "dense", place=1), Row("c")],
     [
         Column("Speed", [number_cell(1.0, times), number_cell(0.5, times), Cell()], "\N{MULTIPLICATION SIGN} base"),
-        Column("loss", [Cell("2.0", "[1, 3]", key=2.0), Cell("1.0", mark="better", key=1.0), Cell(trouble="failed: no")],
-               direction="lower", group="test"),
+        Column(
+            "loss",
+            [Cell("2.0", "[1, 3]", key=2.0), Cell("1.0", mark="better", key=1.0), Cell(trouble="failed: no")],
+            direction="lower",
+            group="test",
+        ),
         Column("paper", [Cell("3", note="Doubt."), Cell("4"), Cell()], group="test", note="Where.", kind="paper"),
     ],
-)  # fmt: skip
+)
 
 
 def on_a_page(table: Table) -> str:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from synthattn.paper.outcome import Judgement, Kind, Part, Row, Verdict
 from synthattn.paper.recipe import ONE_ANSWER
-from synthattn.render.results import Difference
 from synthattn.render.numbers import digits
+from synthattn.render.results import Difference
 
 
 class Finding(NamedTuple):

@@ -48,4 +48,4 @@ def chart(part: Part) -> Lines | None:
         lines.append(Line(name, place, curve, tips, tips[-1]))
         keys.append(Key(place, name, signed(curve[-1][1], 3)))
     title = f"validation loss, difference from {part.baseline}"
-    return Lines(title, "steps", "difference in validation loss", lines, rule=0.0, width=620, legend=keys)
+    return Lines(title, "steps", "difference in validation loss", lines, rule=0.0, legend=keys)

@@ -11,7 +11,6 @@ from synthattn.compare.table import certainty, decimals, difference_cell, score_
 from synthattn.paper.claims import main_metric, read_beside
 from synthattn.paper.outcome import FILE, JUDGEMENTS, Judgement, Outcome, Part, Published, Row, Verdict
 from synthattn.paper.table1 import Synthesized
-from synthattn.render.results import Score
 from synthattn.render.document import Verdict as Claim
 from synthattn.render.document import Verdicts as Claims
 from synthattn.render.markdown import grid, lines_of, safe
@@ -28,6 +27,7 @@ from synthattn.render.numbers import (
     typed_alike,
     whole,
 )
+from synthattn.render.results import Score
 from synthattn.render.table import Cell, Span, Text, number_cell
 
 PAGE, TABLE = "page.html", "table.md"
@@ -288,9 +288,7 @@ def verdicts(found: Sequence[Verdict], places: Mapping[tuple[str, str], str]) ->
         where = Span(f"{verdict.part}, {verdict.scale}", link=places.get((verdict.part, verdict.scale), ""))
         reason: Text = (f"{verdict.because} (", where, ")")
         kind = WORDS[verdict.judgement]
-        items.append(
-            Claim(verdict.judgement, kind, basis(verdict), verdict.claim, verdict.where, theirs, reason)
-        )
+        items.append(Claim(verdict.judgement, kind, basis(verdict), verdict.claim, verdict.where, theirs, reason))
     return Claims(items)
 
 

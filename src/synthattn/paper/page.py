@@ -56,6 +56,7 @@ from synthattn.render.terminal import ARROWS
 SHORT = {"Parameters": "para-\nmeters", "Training speed": "train\nspeed"}
 """Heads where there is little room."""
 
+
 def page(outcome: Outcome, root: str = ROOT) -> str:
     """Return the whole file.
 
@@ -100,9 +101,7 @@ def table_of_table1(rows: Sequence[Synthesized]) -> Table:
 
 
 def _written(command: str, *ways: str | Span) -> Block:
-    return MarkdownOnly(
-        [Paragraph(("Written by ", Span(command, "code"), ", not by hand; the same ", *ways, "."))]
-    )
+    return MarkdownOnly([Paragraph(("Written by ", Span(command, "code"), ", not by hand; the same ", *ways, "."))])
 
 
 def document(outcome: Outcome, root: str = ROOT) -> Document:
@@ -139,7 +138,7 @@ def _verdicts(outcome: Outcome) -> Iterator[Block]:
 
 
 def _part(part: Part, root: str) -> Iterator[Block]:
-    yield Paragraph((Span(f"scale {part.scale}", "badge"), about_scale(part.scale, [part])))
+    yield Paragraph((Span(f"scale {part.scale}", "badge"), " ", about_scale(part.scale, [part])))
     if part.note:
         yield Paragraph(part.note)
     if part.facts:
@@ -151,7 +150,8 @@ def _part(part: Part, root: str) -> Iterator[Block]:
             kind = "strong" if best else ""
             spans += [
                 ", " if n else "",
-                Span(f"{rate}: ", kind),
+                Span(f"{rate}:", kind),
+                " ",
                 Span(loss, kind, link(record, root) if record else ""),
             ]
         yield Paragraph([*spans, "."], "note")
@@ -203,7 +203,9 @@ def table_of(part: Part, found: list[Measure]) -> Table:
                 for cell, note in zip(each.paper, each.notes, strict=True)
             ]
             note = ended(each.source)
-            columns.append(Column("paper", theirs, each.paper_head, group=group, note=note, kind="paper", short="in the\npaper"))
+            columns.append(
+                Column("paper", theirs, each.paper_head, group=group, note=note, kind="paper", short="in the\npaper")
+            )
     counts = [Cell(seeds(row), link=f"#{_id(part, row)}" if row.runs else "") for row in part.rows]
     rows = [
         Head(row.name, own_words(row), "baseline" if row.name == part.baseline else "",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from synthattn.messages import printable
-from synthattn.render.numbers import shortened
+from synthattn.render.numbers import Number, shortened
 
 # After Okabe and Ito. Shapes repeat after another number than colours, so that a pair is unique for more series.
 COLOURS = ["#707b87", "#2f86c6", "#d9621f", "#0f9d73", "#bf6aa3", "#c98a00", "#7a63c9", "#8f8528", "#c23b5a"]
@@ -56,11 +56,11 @@ class Point:
 
     name: str
     place: int
-    x: float
-    y: float | str
+    x: Number
+    y: Number | str
     tip: str
-    low: float | None = None
-    high: float | None = None
+    low: Number | None = None
+    high: Number | None = None
 
 
 @dataclass(frozen=True)
@@ -85,18 +85,22 @@ class Scatter:
 
         width, height = self.width - 75, self.height - 60
         ends = [end for p in self.points for end in (p.low, p.high) if end is not None]
-        across, up = _Scale([p.x for p in self.points]), _Scale([float(p.y) for p in self.points] + ends)
+        heights = [float(p.y) for p in self.points]
+        across, up = _Scale([p.x for p in self.points]), _Scale(heights + ends)
         x, y = alt.X("x:Q").title(self.across).scale(across.made()), alt.Y("y:Q").title(self.up).scale(up.made())
         every = _rows(self.points)
         base = alt.Data(values=[row for row in every if row["name"] == self.base])
         pixels = [
             (
                 width * across.share(p.x),
-                *(height * (1 - up.share(v)) for v in (float(p.y), p.high or p.y, p.low or p.y)),
+                height * (1 - up.share(y)),
+                height * (1 - up.share(y if p.high is None else p.high)),
+                height * (1 - up.share(y if p.low is None else p.low)),
+                p.name,
             )
-            for p in self.points
+            for p, y in zip(self.points, heights, strict=True)
         ]
-        boxes = place_labels([(*four, p.name) for four, p in zip(pixels, self.points, strict=True)], width, height)
+        boxes = place_labels(pixels, width, height)
         words = [
             {
                 "x": across.value((left + right) / 2 / width),
@@ -129,7 +133,7 @@ class Line:
 
     name: str
     place: int
-    points: Sequence[tuple[float, float]]
+    points: Sequence[tuple[Number, Number]]
     tips: Sequence[str] = ()
     tip: str = ""
     """Said of the line as a whole."""
@@ -147,8 +151,8 @@ class Lines:
     """Of the axis that goes up."""
     growth: bool = False
     """Both axes are logarithmic, and dotted guides show linear and quadratic growth."""
-    rule: float | None = None
-    top: float | None = None
+    rule: Number | None = None
+    top: Number | None = None
     """Where the axis ends; lines that come from above are cut off there."""
     width: int = 380
     height: int = 300
@@ -196,7 +200,7 @@ class Rows:
     across: str
     points: Sequence[Point]
     """Their ``y`` is the name of the row, their ``name`` that of the series."""
-    line: float
+    line: Number
     log: bool = False
     width: int = 380
     caption: str = ""
@@ -221,7 +225,6 @@ class Rows:
             minExtent=left,
             maxExtent=left,
             gridOpacity=0.12,
-            labelOverlap=False,
         )
         rows = _rows(self.points)
         for point, row in zip(self.points, rows, strict=True):
@@ -245,11 +248,11 @@ class Shares:
     """Shares of bins along a logarithmic axis: one filled distribution, and one as an outline."""
 
     title: str
-    filled: Sequence[tuple[float, float]]
+    filled: Sequence[tuple[Number, Number]]
     """Where a bin begins, as a power of ten, and its share; the last one ends the last bin."""
-    outline: Sequence[tuple[float, float]]
-    span: tuple[float, float]
-    most: float
+    outline: Sequence[tuple[Number, Number]]
+    span: tuple[Number, Number]
+    most: Number
     """Where the axis ends, so that several charts can be compared."""
     caption: str = ""
     note: str = ""
@@ -266,18 +269,14 @@ class Shares:
         x = x.axis(values=shown, labelExpr="datum.value == 0 ? '1' : format(pow(10, datum.value), '~g')", grid=False)
         layers = []
         if self.filled:
-            area = alt.Chart(self._data(self.filled)).mark_area(
-                interpolate="step-after", color=colour(1), opacity=0.5
-            )
+            area = alt.Chart(self._data(self.filled)).mark_area(interpolate="step-after", color=colour(1), opacity=0.5)
             layers.append(area.encode(x=x, y=y, description=alt.value(_said(1, self.title))))
         if self.outline:
-            line = alt.Chart(self._data(self.outline)).mark_line(
-                interpolate="step-after", color=GREY, size=1.2
-            )
+            line = alt.Chart(self._data(self.outline)).mark_line(interpolate="step-after", color=GREY, size=1.2)
             layers.append(line.encode(x=x, y=y, description=alt.value(_said(0, self.title))))
         return _drawn(_spec(alt.layer(*layers), self.width, 62), self.title)
 
-    def _data(self, steps: Sequence[tuple[float, float]]) -> Any:
+    def _data(self, steps: Sequence[tuple[Number, Number]]) -> Any:
         import altair as alt
 
         return alt.Data(values=[{"x": edge, "y": share} for edge, share in steps])
@@ -288,7 +287,7 @@ Chart = Scatter | Lines | Rows | Shares
 
 def _said(place: int, tip: str) -> str:
     """The class and the words of a mark, as ``_tidy`` takes them apart."""
-    return f"{place}|{printable(tip, lines=True)}"
+    return f"{place}|{tip}"
 
 
 def _quoted(text: str) -> str:
@@ -323,7 +322,7 @@ def _dots(chart: Any, size: int = 80) -> Any:
 class _Scale:
     """An axis from 0 to 1: logarithmic where one value is far off, since on a linear axis it alone would be seen."""
 
-    def __init__(self, values: Sequence[float], log: bool | None = None) -> None:
+    def __init__(self, values: Sequence[Number], log: bool | None = None) -> None:
         low, high = min(values), max(values)
         self.log = bool(log) or (log is None and low > 0 and high / low > 8)
         low, high = (math.log10(low), math.log10(high)) if self.log else (low, high)
@@ -332,10 +331,10 @@ class _Scale:
         margin = margin or abs(low) * 0.1 or 1.0
         self.low, self.high = low - margin, high + margin
 
-    def share(self, value: float) -> float:
+    def share(self, value: Number) -> Number:
         return ((math.log10(value) if self.log else value) - self.low) / (self.high - self.low)
 
-    def value(self, share: float) -> float:
+    def value(self, share: Number) -> Number:
         found = self.low + share * (self.high - self.low)
         return 10**found if self.log else found
 
@@ -346,11 +345,11 @@ class _Scale:
         return alt.Scale(type=kind, zero=False, nice=False, domain=[self.value(0), self.value(1)])
 
 
-def _scale(values: Sequence[float], log: bool | None = None) -> Any:
+def _scale(values: Sequence[Number], log: bool | None = None) -> Any:
     return _Scale(values, log).made()
 
 
-def _guides(sizes: Sequence[float], values: Sequence[float]) -> list[dict[str, float]]:
+def _guides(sizes: Sequence[Number], values: Sequence[Number]) -> list[dict[str, Number]]:
     """Lines with exponents 1 and 2, from the lower left corner to where they leave the drawing."""
     first, last, low, high = sizes[0], sizes[-1], min(values), max(values)
     found = []
@@ -360,14 +359,20 @@ def _guides(sizes: Sequence[float], values: Sequence[float]) -> list[dict[str, f
     return found
 
 
-def _spec(chart: Any, width: float, height: float, grid: str = "y") -> dict[str, Any]:
+def _spec(chart: Any, width: Number, height: Number, grid: str = "y") -> dict[str, Any]:
     number = {"labelColor": GREY, "titleColor": GREY, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 400}
     line = {"domain": False, "ticks": False, "gridColor": GREY, "gridOpacity": 0.25, "tickCount": 5}
     # Extents are fixed: widths of letters differ between machines.
     axes = {
-        "axis": number | line | {"labelSeparation": 6, "labelOverlap": "greedy"},
-        "axisX": {"grid": grid == "both", "minExtent": 20, "maxExtent": 20},
-        "axisY": {"grid": True, "minExtent": 36, "maxExtent": 36, "labelLimit": 400},
+        "axis": number | line,
+        "axisX": {
+            "grid": grid == "both",
+            "minExtent": 20,
+            "maxExtent": 20,
+            "labelOverlap": "greedy",
+            "labelSeparation": 6,
+        },
+        "axisY": {"grid": True, "minExtent": 36, "maxExtent": 36, "labelLimit": 400, "labelOverlap": False},
     }
     config = axes | {"view": {"stroke": None}, "font": "Liberation Sans", "background": None}
     padding = {"left": 4, "top": 8, "right": 12, "bottom": 4}
@@ -379,14 +384,25 @@ def _spec(chart: Any, width: float, height: float, grid: str = "y") -> dict[str,
 def _drawn(spec: dict[str, Any], title: str) -> str:
     import vl_convert
 
-    return _tidy(vl_convert.vegalite_to_svg(spec, show_warnings=False), title)
+    return _tidy(vl_convert.vegalite_to_svg(_printable(spec), show_warnings=False), title)
 
 
-Box = tuple[float, float, float, float]
+def _printable(value: Any) -> Any:
+    """Return a specification whose texts have no control characters, and can be encoded."""
+    if isinstance(value, dict):
+        return {name: _printable(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_printable(one) for one in value]
+    return printable(value, lines=True) if isinstance(value, str) else value
+
+
+Box = tuple[Number, Number, Number, Number]
 """Left, top, right, bottom, in pixels."""
 
 
-def place_labels(points: Sequence[tuple[float, float, float, float, str]], width: float, height: float) -> list[Box]:
+def place_labels(
+    points: Sequence[tuple[Number, Number, Number, Number, str]], width: Number, height: Number
+) -> list[Box]:
     """Return where each name is put: near its dot, and over nothing else where that can be.
 
     Args:
@@ -404,7 +420,7 @@ def place_labels(points: Sequence[tuple[float, float, float, float, str]], width
                 corners += [(x - wide * share, top) for share in (0.5, 0.1, 0.9)]
         boxes = [(left, top, left + wide, top + tall) for left, top in corners]
 
-        def cost(box: Box, x: float = x, y: float = y) -> float:
+        def cost(box: Box, x: Number = x, y: Number = y) -> Number:
             outside = (box[2] - box[0]) * (box[3] - box[1]) - _overlap(box, (0, 0, width, height))
             hidden = sum(_overlap(box, each) for each in marks) + 3 * sum(_overlap(box, each) for each in chosen)
             return 5 * outside + 2 * hidden + math.hypot((box[0] + box[2]) / 2 - x, (box[1] + box[3]) / 2 - y) / 4
@@ -413,7 +429,7 @@ def place_labels(points: Sequence[tuple[float, float, float, float, str]], width
     return chosen
 
 
-def _overlap(one: Box, other: Box) -> float:
+def _overlap(one: Box, other: Box) -> Number:
     wide, tall = min(one[2], other[2]) - max(one[0], other[0]), min(one[3], other[3]) - max(one[1], other[1])
     return wide * tall if wide > 0 and tall > 0 else 0.0
 
@@ -455,7 +471,9 @@ def _unwrap(parent: ElementTree.Element) -> None:
         kind = child.tag.removeprefix(f"{{{SVG}}}")
         if kind == "g" and not child.attrib:
             kept += child
-        elif not (kind == "g" and not len(child)) and not (kind == "path" and not {"fill", "stroke"} & set(child.attrib)):
+        elif not (kind == "g" and not len(child)) and not (
+            kind == "path" and not {"fill", "stroke"} & set(child.attrib)
+        ):
             kept.append(child)
     parent[:] = kept
 

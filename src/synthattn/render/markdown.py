@@ -10,7 +10,7 @@ from synthattn.render import document as blocks
 from synthattn.render.numbers import NOTHING
 from synthattn.render.table import Cell, Row, Span, Table, Text
 
-WRAPPED = {"strong": "**{}**", "code": "`{}`", "flag": "**({})**"}
+WRAPPED = {"strong": "**{}**", "code": "`{}`", "flag": "**({})**", "badge": "**{}**."}
 
 
 def safe(text: str) -> str:

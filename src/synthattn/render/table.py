@@ -46,7 +46,7 @@ class Cell:
     trouble: str = ""
     """Why there is nothing, or less than was wanted: ``failed: no memory``."""
     link: str = ""
-    share: float | None = None
+    share: Number | None = None
     """Between 0 and 1, drawn as the strength of the background."""
 
     @property
