@@ -1,7 +1,7 @@
 """Reads sentences of the German grammar by rules of its own; only its words are those of the lexicon.
 
-A reading is a case (n, a, d) with a gender, p for plurals, or a person. A clause becomes a string of letters: N for noun
-phrases, R after a preposition, F for finite and E for other verbs, B for what may be both, X for all else.
+A reading is a case (n, a, d) with a gender, p for plurals, or a person. A clause becomes a string of letters: N for
+noun phrases, R after a preposition, F for finite and E for other verbs, B for what may be both, X for all else.
 """
 
 import re
@@ -20,12 +20,16 @@ JOINED = {"im": "in dem", "ins": "in das", "am": "an dem", "ans": "an das", "zum
 JOINED["vom"] = "von dem"
 TIMES = "gestern|letzte Woche|letzten Sommer|vor zwei Tagen|am Montag|jeden Tag|jeden Morgen|im Sommer|am Wochenende"
 TIMES += "|nach der Arbeit|morgen|bald|nächste Woche|in einer Stunde|heute Abend"
-INFINITIVE = r"\bzu \w+$|zu(?!rückge)\w+en$"
+INFINITIVE = r"\bzu \w+$|zu(?!rückge|machen)\w+en$"
 LEXICON = [line.split("\t") for line in Path(builtin.__file__).with_name("lexicon_de.tsv").read_text().splitlines()]
 NOUNS: dict[str, set[str]] = {}
 FINITE: dict[str, set[str]] = {}
 ENDS: set[str] = set()
 ADJECTIVES = {row[2] for row in LEXICON if row[0] == "adjective"}
+OTHERS = {row[1] for row in LEXICON if row[0] == "adjective"} | {
+    row[3] for row in LEXICON if row[:2] == ["time", "often"]
+}
+OTHERS |= set("xx nicht weil obwohl wenn als dass ob warum wann".split())
 
 
 def add(words: dict[str, set[str]], word: str, readings: str) -> None:
@@ -74,7 +78,7 @@ def noun_phrase(words: list[str]) -> tuple[int, set[str]]:
 def check(clause: str, pattern: str, subject: str = "") -> bool:
     """Return whether phrases agree, the verb agrees with a subject, and the letters are those of a pattern."""
     words = " ".join(JOINED.get(word, word) for word in re.sub(rf"\b({TIMES})\b", "xx", clause).split()).split()
-    letters, subjects, persons, objects = "", set(subject.split()), set(), subject == "n_"
+    letters, subjects, persons, unclear, objects = "", set(subject.split()), set(), set(), subject == "n_"
     while words:
         size, readings = noun_phrase(words)
         governed = PREPOSITIONS.get(words[0]) if len(words) > 1 else None
@@ -92,9 +96,16 @@ def check(clause: str, pattern: str, subject: str = "") -> bool:
             letters += "R" if governed else "N"
         else:
             size, word = 1, words[0]
-            letters += "B" if word in FINITE and word in ENDS else "F" if word in FINITE else "E" if word in ENDS else "X"
-            persons |= FINITE.get(word, set()) if letters[-1] == "F" or "F" not in letters else set()
+            letters += (
+                "B" if word in FINITE and word in ENDS else "F" if word in FINITE else "E" if word in ENDS else "X"
+            )
+            if letters[-1] == "X" and word not in OTHERS:
+                return False
+            if letters[-1] == "F":
+                persons |= FINITE[word]
+            unclear |= FINITE.get(word, set())
         words = words[size:]
+    persons = persons or unclear
     agree = not persons or any(one[0] == "n" and one[1] in persons for one in subjects)
     return agree and re.fullmatch(pattern, letters) is not None
 

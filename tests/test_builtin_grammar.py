@@ -38,8 +38,10 @@ def corpora() -> list[dict[str, list[tuple[str, str]]]]:
 def test_sentences_are_correct(corpora):
     pairs = corpora[0]["train"][:8000]
     assert [de for _, de in pairs if not german.correct(de)] == []
-    assert [pair for pair in pairs if len({len(re.findall(*both)) for both in zip(NEGATIONS, pair, strict=True)}) > 1] == []
-    assert [en for en, _ in pairs if re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]|\b(I|you|we|they) \w+s\b", en)] == []
+    assert [
+        pair for pair in pairs if len({len(re.findall(*both)) for both in zip(NEGATIONS, pair, strict=True)}) > 1
+    ] == []
+    assert [en for en, _ in pairs if re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiouh]|\b(he|she) (are|were|do|have)\b", en)] == []
 
 
 def another_article(de: str, rng: random.Random) -> str:
@@ -49,7 +51,7 @@ def another_article(de: str, rng: random.Random) -> str:
 
 
 def another_ending(de: str, rng: random.Random) -> str:
-    return re.sub(r"(?<= )([a-zäöüß]{2,}?)(e|en|er|es)(?= [A-ZÄÖÜ]\w+)", lambda m: f"{m[1]}em", de, count=1)
+    return re.sub(rf" ({'|'.join(german.ADJECTIVES)})(e|en|er|es)(?= [A-ZÄÖÜ]\w+)", r" \1em", de, count=1)
 
 
 def verb_moved(de: str, rng: random.Random) -> str:
@@ -62,6 +64,8 @@ def verb_moved(de: str, rng: random.Random) -> str:
 
 
 def another_number(de: str, rng: random.Random) -> str:
+    if re.search(r"[Ss]ie |, die ", de):  # they have both numbers
+        return de
     other = {"hat": "haben", "haben": "hat", "ist": "sind", "sind": "ist", "muss": "müssen", "kann": "können"}
     return re.sub(rf"\b({'|'.join(other)})\b", lambda m: other[m[1]], de, count=1)
 
@@ -70,9 +74,16 @@ def subordinate_verb_early(de: str, rng: random.Random) -> str:
     return re.sub(r"\b(weil|obwohl|dass|ob) (er|sie|es|ich|du|wir) ([^,]+) (\w+)\.", r"\1 \2 \4 \3.", de)
 
 
+# Most of the rest is good German of another meaning, such as two datives; which verbs take which is not checked.
 @pytest.mark.parametrize(
     ("mistake", "share"),
-    [(another_article, 0.9), (another_ending, 0.9), (verb_moved, 0.95), (another_number, 0.9), (subordinate_verb_early, 0.9)],
+    [
+        (another_article, 0.75),
+        (another_ending, 0.95),
+        (verb_moved, 0.99),
+        (another_number, 0.99),
+        (subordinate_verb_early, 0.99),
+    ],
 )
 def test_mistakes_are_found(corpora, mistake: Callable[[str, random.Random], str], share: float):
     rng = random.Random(7)
@@ -83,7 +94,17 @@ def test_mistakes_are_found(corpora, mistake: Callable[[str, random.Random], str
 
 
 # Read by eye; a change of them is a change of VERSION.
-GOLDEN = {}
+GOLDEN = {
+    "Because it is expensive, his mother closes the cupboard.": "Weil er teuer ist, macht seine Mutter den Schrank zu.",
+    "He tried to close a white suitcase.": "Er hat versucht, einen weißen Koffer zuzumachen.",
+    "These farmers do not put on caps that this woman stole.": (
+        "Diese Bauern ziehen keine Mützen an, die diese Frau gestohlen hat."
+    ),
+    "The man that Julia listens to went to a station.": "Der Mann, dem Julia zuhört, ist zu einem Bahnhof gegangen.",
+    "Who do his mothers listen to?": "Wem hören seine Mütter zu?",
+    "Tomorrow, the boys will not eat up expensive eggs.": "Morgen werden die Jungen keine teuren Eier aufessen.",
+    "The lazy woman does not listen to the neighbor.": "Die faule Frau hört dem Nachbarn nicht zu.",
+}
 
 
 def test_golden_pairs(corpora):
