@@ -29,7 +29,7 @@ ADJECTIVES = {row[2] for row in LEXICON if row[0] == "adjective"}
 OTHERS = {row[1] for row in LEXICON if row[0] == "adjective"} | {
     row[3] for row in LEXICON if row[:2] == ["time", "often"]
 }
-OTHERS |= set("xx nicht weil obwohl wenn als dass ob warum wann".split())
+OTHERS |= {"xx", "nicht", "weil", "obwohl", "wenn", "als", "dass", "ob", "warum", "wann"}
 
 
 def add(words: dict[str, set[str]], word: str, readings: str) -> None:
@@ -55,6 +55,9 @@ for kind, *row in LEXICON:
             if row[1] not in ("haben", "sein"):
                 add(FINITE, form, person)
                 add(FINITE, row[0] + form, person)
+
+
+ENDS.remove("haben")  # it has no modal
 
 
 def noun_phrase(words: list[str]) -> tuple[int, set[str]]:

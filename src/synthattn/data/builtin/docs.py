@@ -31,15 +31,13 @@ _SHARE = 20
 # Tests, tables and copies of other packages document nothing.
 _SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "_vendor", "encodings"}
 # Read without a parser, which takes half a minute; torch documents its compiled functions by calls of add_docstr.
-_DOCSTRING = re.compile(
-    r'(?:\A(?:\s*#[^\n]*\n)*\s*|:[ \t]*\n\s*|docstr\(\s*[\w.]+,\s*)[rRuU]?"""(.+?)"""', re.DOTALL
-)
+_DOCSTRING = re.compile(r'(?:\A(?:\s*#[^\n]*\n)*\s*|:[ \t]*\n\s*|docstr\(\s*[\w.]+,\s*)[rRuU]?"""(.+?)"""', re.DOTALL)
 # Roles, literals and emphasis become the words in them; only names and plain words remain.
 _MARKUP = re.compile(r"(?::[\w:+.-]+:)?`+~?([\w .,()'-]+?)(?:\s*<[^`>]+>)?`+_{0,2}|(?<!\w)\*{1,2}(\w[\w ]*)\*{0,2}")
 _FIELD = re.compile(r"(?:[+*-]|[\w*]+ ?(?:\([^()]*\))?:|:\w+(?: \w+)*:|\.\. \w+::|\w+\(.*?\)[:.]? *-[->])\s+")
 _CODE = re.compile(r"[{}|<>\\`$@^~\[\]*%=#]|::|:\w+:|\.\.|https?:|->|>>>|\"\"|''|--|\w\(\w")
 _WORD = re.compile(r"[A-Za-z]+(?:['/-][A-Za-z]+)*")
-_COMMON = frozenset("the a an of to in is are be and or that this it for with by as on from not if will can".split())
+_COMMON = re.compile(r"the|an?|of|to|in|is|are|be|and|or|that|this|it|for|with|by|as|on|from|not|if|will|can")
 
 
 def docs_source(name: str = "builtin:docs") -> "DocsSource":
@@ -174,5 +172,5 @@ def paragraphs(docstring: str) -> Iterator[str]:
 def _is_prose(text: str) -> bool:
     words = [word.strip(".,;:!?()\"'") for word in text.split()]
     spoken = sum(_WORD.fullmatch(word) is not None for word in words)
-    common = sum(word.lower() in _COMMON for word in words)
+    common = sum(_COMMON.fullmatch(word.lower()) is not None for word in words)
     return len(words) >= MIN_WORDS and spoken >= 0.8 * len(words) and common >= 0.15 * len(words) and text[0].isalnum()
