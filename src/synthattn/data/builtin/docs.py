@@ -32,6 +32,9 @@ _SHARE = 20
 _SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "_vendor", "encodings"}
 # Read without a parser, which takes half a minute; torch documents its compiled functions by calls of add_docstr.
 _DOCSTRING = re.compile(r'(?:\A(?:\s*#[^\n]*\n)*\s*|:[ \t]*\n\s*|docstr\(\s*[\w.]+,\s*)[rRuU]?"""(.+?)"""', re.DOTALL)
+_HEADING = re.compile(r"^.*\n *([=~^*#-])\1{2,} *$", re.MULTILINE)
+# A blank line, or what is before an item of a list, a described name or an example.
+_BLOCK_END = re.compile(r"\n\s*\n|\n(?=\s*(?:[+*-]|:\w+|\w+ \(.*\):|>>>) )")
 # Roles, literals and emphasis become the words in them; only names and plain words remain.
 _MARKUP = re.compile(r"(?::[\w:+.-]+:)?`+~?([\w .,()'-]+?)(?:\s*<[^`>]+>)?`+_{0,2}|(?<!\w)\*{1,2}(\w[\w ]*)\*{0,2}")
 _FIELD = re.compile(r"(?:[+*-]|[\w*]+ ?(?:\([^()]*\))?:|:\w+(?: \w+)*:|\.\. \w+::|\w+\(.*?\)[:.]? *-[->])\s+")
@@ -156,7 +159,7 @@ def docstrings(source: str) -> Iterator[str]:
 
 def paragraphs(docstring: str) -> Iterator[str]:
     """Yield the paragraphs of a docstring that are prose, in one line each; sentences with code end a paragraph."""
-    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[+*-]|:\w+ |\w+ \(.*\):|>>>) )", inspect.cleandoc(docstring)):
+    for block in _BLOCK_END.split(_HEADING.sub("\n", inspect.cleandoc(docstring))):
         text = re.sub(r"\s+", " ", _MARKUP.sub(lambda m: m[1] or m[2], block)).strip()
         text = _FIELD.sub("", text, count=1) if _FIELD.match(text) else text
         run: list[str] = []
