@@ -10,7 +10,7 @@ import numpy as np
 
 from synthattn.data.cache import key
 from synthattn.data.encoded import Cut, Encoded, Packed
-from synthattn.data.first import First
+from synthattn.data.first_records import FirstRecords
 from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
 from synthattn.data.source import Source
@@ -216,7 +216,7 @@ def _open(settings: DataSettings, place: str) -> Source:
 
 
 def _first(settings: DataSettings, source: Source) -> Source:
-    return source if settings.read_examples is None else First(source, settings.read_examples)
+    return source if settings.read_examples is None else FirstRecords(source, settings.read_examples)
 
 
 def _places(settings: DataSettings) -> Iterator[tuple[str, str]]:
