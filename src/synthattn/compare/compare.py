@@ -38,7 +38,7 @@ from synthattn.training.evaluation import load_rows, metrics_of
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
 from synthattn.training.one_answer import one_answer, says_something
 from synthattn.training.prepare import Prepared, check_same_data
-from synthattn.training.progress import Display, Quiet
+from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, check_names, decided_fields, prepare_data, train
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
 
@@ -188,7 +188,7 @@ def compare(
     """
     check_names(folder, comparison.settings)
     with locked_folder(folder):
-        return _compare(comparison, folder, display or (lambda name: Quiet()), command, resume)
+        return _compare(comparison, folder, display or (lambda name: Display()), command, resume)
 
 
 def _compare(

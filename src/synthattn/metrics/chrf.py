@@ -1,4 +1,4 @@
-"""chrF."""
+"""The chrF metric by sacrebleu."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from synthattn.metrics.sacre import SacreMetric
 
 
 class ChrF(SacreMetric):
-    """chrF2 of the corpus by sacrebleu: F-score of character n-grams. A reference is a text or several."""
+    """Corpus chrF2 by sacrebleu: F-score of character n-grams. A reference is one text or several."""
 
     name = "chrf"
 
