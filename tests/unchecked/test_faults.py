@@ -51,7 +51,7 @@ PLACES = [
     Fault("synthattn.training.trainer:SynthesizerTrainer.training_step", 3),
     Fault("torch:save"),  # the weights are there, the state of the optimizer is not
     Fault("synthattn.training.checkpoints:seal", 2),
-    Fault("synthattn.training.keeping:Keeper.on_save"),
+    Fault("synthattn.training.callbacks:RecordCallback.on_save"),
     Fault("shutil:rmtree", 2),  # an old checkpoint is removed; the first is what the seal was missing from
     Fault("synthattn.training.trainer:SynthesizerTrainer.evaluate", 2),
     Fault("synthattn.training.checkpoints:average"),

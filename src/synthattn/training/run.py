@@ -23,7 +23,7 @@ from synthattn.tasks import find_tasks
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
 from synthattn.training.evaluation import evaluate
-from synthattn.training.keeping import Board, Keeper, interruptible
+from synthattn.training.callbacks import TensorBoardCallback, RecordCallback, stop_on_signals
 from synthattn.training.model import build, configuration, load, load_for, name_classes, parameters, placed
 from synthattn.training.prepare import Prepared, check_same_data, prepare
 from synthattn.training.progress import Display, Reporter
@@ -315,9 +315,9 @@ def _fit(
         arguments.world_size,
     )
     reporter = Reporter(display, 0 if training.minutes is not None else planned.steps)
-    keeper = Keeper(found, run, training.minutes, checkpoint)
+    keeper = RecordCallback(found, run, training.minutes, checkpoint)
     callbacks: list[TrainerCallback] = [reporter, keeper]
-    board = Board(run / "tensorboard") if arguments.process_index == 0 else None
+    board = TensorBoardCallback(run / "tensorboard") if arguments.process_index == 0 else None
     if board is not None:
         callbacks.append(board)
     if training.patience is not None:
@@ -339,7 +339,7 @@ def _fit(
     reporter.trainer = keeper.trainer = trainer
     torch.manual_seed(training.seed)
     found.times["starts"] = found.times.get("starts", 0) + 1
-    with interruptible(keeper), contextlib.nullcontext() if board is None else contextlib.closing(board):
+    with stop_on_signals(keeper), contextlib.nullcontext() if board is None else contextlib.closing(board):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     keeper.write()
     if keeper.interrupted:

@@ -19,7 +19,7 @@ from transformers.integrations.integration_utils import rewrite_logs
 from synthattn.training import record
 
 
-class Board(TrainerCallback):
+class TensorBoardCallback(TrainerCallback):
     """Write curves for TensorBoard.
 
     The writer thread of transformers ends on a full disk, and training then waits for it for ever. This callback loses
@@ -42,7 +42,7 @@ class Board(TrainerCallback):
             self.writer.close()
 
 
-class Keeper(TrainerCallback):
+class RecordCallback(TrainerCallback):
     """Write the record, and stop a run on request or when its time is over."""
 
     def __init__(self, found: record.Record, run: Path, minutes: float | None, checkpoint: Path | None) -> None:
@@ -95,7 +95,7 @@ class Keeper(TrainerCallback):
 
 
 @contextlib.contextmanager
-def interruptible(keeper: Keeper) -> Iterator[None]:
+def stop_on_signals(keeper: RecordCallback) -> Iterator[None]:
     """Finish the step and save after Ctrl-C or a scheduler's signal; a second signal ends the run at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
