@@ -36,7 +36,7 @@ from synthattn.training import record
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import load_rows, metrics_of
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
-from synthattn.training.one_answer import one_answer, says_something
+from synthattn.training.best_constant_answer import best_constant_answer, answers_are_chosen
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, check_names, decided_fields, prepare_data, train
@@ -237,8 +237,8 @@ def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         "longest input": f"{prepared.longest:,} tokens",
     }
     floor = {}
-    if says_something(prepared.parts):
-        scored = one_answer(prepared.parts, settings.evaluation, settings.data.train_examples).scored
+    if answers_are_chosen(prepared.parts):
+        scored = best_constant_answer(prepared.parts, settings.evaluation, settings.data.train_examples).scored
         floor = {name: one.score.value for name, one in scored.items()}
         facts["one answer for all"] = ", ".join(f"{name} {value:.2f}" for name, value in floor.items())
     return Results(

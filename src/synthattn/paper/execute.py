@@ -23,7 +23,7 @@ from synthattn.render.results import Histogram
 from synthattn.tasks.encoding import examples
 from synthattn.training import record
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
-from synthattn.training.one_answer import one_answer
+from synthattn.training.best_constant_answer import best_constant_answer
 from synthattn.training.prepare import Prepared, check_same_data, open_parts
 from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
@@ -198,7 +198,7 @@ class Execution:
         parts = open_parts(settings.data)
         facts = {"sources": {part.source.name: part.source.fingerprint() for part in parts}}
         self._check_data(job.part, facts)
-        scored = one_answer(parts, settings.evaluation, settings.data.train_examples)
+        scored = best_constant_answer(parts, settings.evaluation, settings.data.train_examples)
         kept.with_suffix("").mkdir(parents=True, exist_ok=True)
         scored.save(kept.with_suffix(""))
         found = record.Record(

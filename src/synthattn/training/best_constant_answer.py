@@ -15,12 +15,12 @@ CANDIDATES = 30
 """Maximum number of answers that are tried: the most frequent ones in training."""
 
 
-def says_something(parts: Sequence[Part]) -> bool:
+def answers_are_chosen(parts: Sequence[Part]) -> bool:
     """Return True if a constant answer may score well, that is if all tasks choose from given answers."""
     return all(part.task.chooses for part in parts)
 
 
-def one_answer(parts: Sequence[Part], settings: EvaluationSettings, train_examples: int | None = None) -> Evaluation:
+def best_constant_answer(parts: Sequence[Part], settings: EvaluationSettings, train_examples: int | None = None) -> Evaluation:
     """Score, for each task, the answer that scores best when it is given to every question.
 
     The most frequent answer would not do: balanced classes make it a matter of chance, and F1 may prefer another one.
