@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from synthattn.tasks.base import Example
 from synthattn.tasks.encoding import examples
 from synthattn.training.evaluation import Evaluation, merged, score
-from synthattn.training.prepare import Part
+from synthattn.training.prepare import TaskData
 from synthattn.training.settings import EvaluationSettings
 
 CANDIDATES = 30
 """Maximum number of answers that are tried: the most frequent ones in training."""
 
 
-def answers_are_chosen(parts: Sequence[Part]) -> bool:
+def answers_are_chosen(parts: Sequence[TaskData]) -> bool:
     """Return True if a constant answer may score well, that is if all tasks choose from given answers."""
     return all(part.task.chooses for part in parts)
 
 
-def best_constant_answer(parts: Sequence[Part], settings: EvaluationSettings, train_examples: int | None = None) -> Evaluation:
+def best_constant_answer(parts: Sequence[TaskData], settings: EvaluationSettings, train_examples: int | None = None) -> Evaluation:
     """Score, for each task, the answer that scores best when it is given to every question.
 
     The most frequent answer would not do: balanced classes make it a matter of chance, and F1 may prefer another one.
@@ -48,7 +48,7 @@ def best_constant_answer(parts: Sequence[Part], settings: EvaluationSettings, tr
     return result
 
 
-def _candidates(part: Part, limit: int | None) -> list[str]:
+def _candidates(part: TaskData, limit: int | None) -> list[str]:
     learned = itertools.islice(examples(part.task, part.source, "train", training=True), limit)
     found = [answer for answer, _ in Counter(example.target for example in learned).most_common(CANDIDATES)]
     if not found:
@@ -56,11 +56,11 @@ def _candidates(part: Part, limit: int | None) -> list[str]:
     return found
 
 
-def _said(part: Part, answer: str, asked: Sequence[Example]) -> list[object]:
+def _said(part: TaskData, answer: str, asked: Sequence[Example]) -> list[object]:
     return [part.task.parse(answer, example) for example in asked]
 
 
-def _value(part: Part, answer: str, asked: Mapping[str, Sequence[Example]]) -> float:
+def _value(part: TaskData, answer: str, asked: Mapping[str, Sequence[Example]]) -> float:
     """Return the mean of all metrics of the task for one answer."""
     values = [
         metric(_said(part, answer, questions), [example.reference for example in questions]).value

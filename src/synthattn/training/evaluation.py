@@ -27,7 +27,7 @@ from synthattn.tasks.base import Example, Task
 from synthattn.tasks.encoding import examples
 from synthattn.tasks.inputs import IGNORED, Classes, Inputs, Pairs, Texts, spans
 from synthattn.training.checkpoints import write_text
-from synthattn.training.prepare import SPAN_SEED, Part, encode_for_evaluation, packed
+from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation, packed
 from synthattn.training.settings import EvaluationSettings
 
 Progress = Callable[[int, int], None]
@@ -110,7 +110,7 @@ def load_rows(folder: Path) -> dict[str, Rows]:
 def evaluate(
     model: nn.Module,
     tokenizer: Any,
-    parts: Sequence[Part],
+    parts: Sequence[TaskData],
     settings: EvaluationSettings,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -163,7 +163,7 @@ def _scored(metric: Metric, rows: Rows) -> Scored:
 def _predict(
     model: Any,
     tokenizer: Any,
-    part: Part,
+    part: TaskData,
     split: str,
     settings: EvaluationSettings,
     progress: Progress,
@@ -299,7 +299,7 @@ def _likelihoods(
     ]
 
 
-def metrics_of(parts: Sequence[Part], settings: EvaluationSettings) -> dict[str, Metric]:
+def metrics_of(parts: Sequence[TaskData], settings: EvaluationSettings) -> dict[str, Metric]:
     """Return the metrics of an evaluation by name, able to compute values from rows."""
     return metrics_of_tasks({name: part.task for part in parts for name in part.evaluation_splits(settings.split)})
 
