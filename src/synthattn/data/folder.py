@@ -35,7 +35,7 @@ _digests: dict[tuple[str, int, int], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FileGroup:
     """Files that are read together: a single file, or parallel files with the names of their sides."""
 
     paths: Mapping[str, Path]
@@ -73,7 +73,7 @@ class FolderSource:
                 self._parts = self._arranged(self._found())
             else:
                 self.folder = self.path.parent
-                self._parts = {"train": (Part({"": self.path}),)}
+                self._parts = {"train": (FileGroup({"": self.path}),)}
                 if not format_of(self.path.name):
                     self._note(f"{printable(self.path.name)}: read as text, one example a line")
         except OSError as error:
@@ -111,7 +111,7 @@ class FolderSource:
                 if len(part.paths) > 1:
                     self._check_lengths(part)
 
-    def _read(self, parts: Iterable[Part]) -> Iterator[Record]:
+    def _read(self, parts: Iterable[FileGroup]) -> Iterator[Record]:
         for part in parts:
             if len(part.paths) > 1:
                 yield from self._read_parallel(part)
@@ -119,7 +119,7 @@ class FolderSource:
                 path = part.paths[""]
                 yield from read_records(path, self._called(path), self._note)
 
-    def _read_parallel(self, part: Part) -> Iterator[Record]:
+    def _read_parallel(self, part: FileGroup) -> Iterator[Record]:
         names = [self._called(path) for path in part.paths.values()]
         where = " and ".join(names)
         empty = 0
@@ -134,7 +134,7 @@ class FolderSource:
         if empty:
             self._note(f"{where}: {empty} lines with an empty side, which are kept")
 
-    def _check_lengths(self, part: Part) -> None:
+    def _check_lengths(self, part: FileGroup) -> None:
         named = {self._called(path): path for path in part.paths.values()}
         counts = {name: sum(1 for _ in raw_lines(path, name)) for name, path in named.items()}
         if len(set(counts.values())) > 1:
@@ -147,7 +147,7 @@ class FolderSource:
     def _note(self, text: str) -> None:
         self._notes[text] = None
 
-    def _found(self) -> dict[str, tuple[Part, ...]]:
+    def _found(self) -> dict[str, tuple[FileGroup, ...]]:
         """Return the files of each split by the stem of their names; the splits are not named yet."""
         data: list[Path] = []
         for path in sorted(self.folder.iterdir()):
@@ -157,21 +157,21 @@ class FolderSource:
             else:
                 data.append(path)
         parallel = self._parallel(data)
-        found: dict[str, list[Part]] = {}
+        found: dict[str, list[FileGroup]] = {}
         for stem, part in parallel:
             found.setdefault(stem, []).append(part)
         used = {path for _, part in parallel for path in part.paths.values()}
         for path in data:
             if path not in used and format_of(path.name):
                 stem, shard, shards = _without_shard(_stem(path.name))
-                found.setdefault(stem, []).append(Part({"": path}, shard, shards))
+                found.setdefault(stem, []).append(FileGroup({"": path}, shard, shards))
             elif path not in used:
                 self._lone(path, parallel)
         if not found:
             raise broken(printable(self.name), None, f"no data in this folder; {self._way_out()}")
         return {stem: self._in_order(stem, parts) for stem, parts in found.items()}
 
-    def _parallel(self, data: Iterable[Path]) -> list[tuple[str, Part]]:
+    def _parallel(self, data: Iterable[Path]) -> list[tuple[str, FileGroup]]:
         """Find files whose names differ only in their last ending, such as ``train.en`` and ``train.de.gz``."""
         groups: dict[str, dict[str, list[Path]]] = {}
         for path in data:
@@ -186,10 +186,10 @@ class FolderSource:
             if len(sides) > 1 and (_role(stem) or all(_LANGUAGE.fullmatch(side) for side in sides)):
                 for paths in sides.values():
                     _check_one(paths)
-                found.append((stem, Part({side: sides[side][0] for side in sorted(sides)}, shard, shards)))
+                found.append((stem, FileGroup({side: sides[side][0] for side in sorted(sides)}, shard, shards)))
         return found
 
-    def _lone(self, path: Path, parallel: Iterable[tuple[str, Part]]) -> None:
+    def _lone(self, path: Path, parallel: Iterable[tuple[str, FileGroup]]) -> None:
         """Note that a file of unknown format is left out; raise an error if it lost its parallel files."""
         side = _stem(path.name).rpartition(".")[2]
         for _, part in parallel:
@@ -198,7 +198,7 @@ class FolderSource:
                 raise broken(printable(path.name), None, f"there is no such file with {others}; add or remove one")
         self._note(f"{printable(path.name)}: left out, not one of .txt, .tsv, .csv, .jsonl, .json")
 
-    def _in_order(self, stem: str, parts: list[Part]) -> tuple[Part, ...]:
+    def _in_order(self, stem: str, parts: list[FileGroup]) -> tuple[FileGroup, ...]:
         parts = sorted(parts, key=lambda part: part.shard)
         numbers = {part.shard for part in parts}
         if len(parts) > 1 and (len(numbers) < len(parts) or len({part.shards for part in parts}) > 1):
@@ -207,7 +207,7 @@ class FolderSource:
             self._note(f"{printable(stem)}: {len(parts)} of {parts[0].shards} shards")
         return tuple(parts)
 
-    def _arranged(self, found: dict[str, tuple[Part, ...]]) -> dict[str, tuple[Part, ...]]:
+    def _arranged(self, found: dict[str, tuple[FileGroup, ...]]) -> dict[str, tuple[FileGroup, ...]]:
         names, notes = arrange({stem: parts[0].kind for stem, parts in found.items()})
         for note in notes:
             self._note(note)
