@@ -332,7 +332,7 @@ def _collect(state: _State) -> None:
     _write(state)
 
 
-def _records(state: _State, variant: Variant) -> list[record.Record]:
+def _records(state: _State, variant: Variant) -> list[record.RunRecord]:
     runs = [state.run(variant.attention, seed) for seed in range(state.comparison.seeds)]
     return [record.load(run) for run in runs if (run / record.FILE).is_file()]
 
@@ -343,7 +343,7 @@ def _rows(state: _State, variant: Variant) -> dict[int, dict[str, Any]]:
     return {seed: rows for seed, rows in found.items() if rows}
 
 
-def _add_run(variant: Variant, found: record.Record) -> None:
+def _add_run(variant: Variant, found: record.RunRecord) -> None:
     variant.parameters = found.model.get("parameters")
     variant.training_seconds = found.times.get("training_seconds")
     # A loss that is no number any more says why a run failed; a curve cannot show it, nor JSON hold it.
@@ -356,7 +356,7 @@ def _add_run(variant: Variant, found: record.Record) -> None:
 def _score(
     state: _State,
     variant: Variant,
-    done: Sequence[record.Record],
+    done: Sequence[record.RunRecord],
     metrics: Mapping[str, Any],
     rows: Mapping[int, dict[str, Any]],
     base: Mapping[int, dict[str, Any]],

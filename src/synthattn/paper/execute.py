@@ -201,7 +201,7 @@ class Execution:
         scored = best_constant_answer(parts, settings.evaluation, settings.data.train_examples)
         kept.with_suffix("").mkdir(parents=True, exist_ok=True)
         scored.save(kept.with_suffix(""))
-        found = record.Record(
+        found = record.RunRecord(
             "done",
             command=self.command(job),
             settings=self._kept_settings(job),
@@ -341,7 +341,7 @@ class Execution:
             raise _NotYetError(f"the record of {row.name} is there, but its model is not in {model}; train it again")
         return model
 
-    def _entry(self, job: Job, found: record.Record) -> Entry:
+    def _entry(self, job: Job, found: record.RunRecord) -> Entry:
         return Entry(
             self.recipe.table,
             self.recipe.scale,

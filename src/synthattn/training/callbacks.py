@@ -45,7 +45,7 @@ class TensorBoardCallback(TrainerCallback):
 class RecordCallback(TrainerCallback):
     """Write the record, and stop a run on request or when its time is over."""
 
-    def __init__(self, found: record.Record, run: Path, minutes: float | None, checkpoint: Path | None) -> None:
+    def __init__(self, found: record.RunRecord, run: Path, minutes: float | None, checkpoint: Path | None) -> None:
         self.record, self.run, self.minutes, self.checkpoint = found, run, minutes, checkpoint
         self.interrupted = False
         self.trainer: Any = None
