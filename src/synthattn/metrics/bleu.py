@@ -5,10 +5,10 @@ from functools import cached_property
 from typing import Any
 
 from synthattn.metrics.base import Rows
-from synthattn.metrics.sacre import SacreMetric
+from synthattn.metrics.sacrebleu_metric import SacrebleuMetric
 
 
-class Bleu(SacreMetric):
+class Bleu(SacrebleuMetric):
     """Corpus BLEU by sacrebleu on plain text. A reference is one text or several."""
 
     name = "bleu"

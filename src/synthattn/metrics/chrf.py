@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from synthattn.metrics.sacre import SacreMetric
+from synthattn.metrics.sacrebleu_metric import SacrebleuMetric
 
 
-class ChrF(SacreMetric):
+class ChrF(SacrebleuMetric):
     """Corpus chrF2 by sacrebleu: F-score of character n-grams. A reference is one text or several."""
 
     name = "chrf"

@@ -10,7 +10,7 @@ from synthattn.metrics.base import Metric, Rows
 from synthattn.metrics.texts import checked_texts
 
 
-class SacreMetric(Metric):
+class SacrebleuMetric(Metric):
     """Metric by sacrebleu. A row holds the counts of a sentence, and counts of sentences are added.
 
     The value of all rows is therefore exactly sacrebleu's corpus score.
