@@ -37,7 +37,7 @@ def key(*parts: object) -> str:
     return hashlib.sha256("\x1f".join(str(part) for part in parts).encode()).hexdigest()[:24]
 
 
-def made_once(kind: str, name: str, make: Callable[[Path], None]) -> Path:
+def cached_folder(kind: str, name: str, make: Callable[[Path], None]) -> Path:
     """Return the folder ``kind/name`` in the cache; ``make`` fills it if it does not exist yet.
 
     The folder gets its name only when it is complete, so an interruption leaves no partial result. Other processes that

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from synthattn.data.cache import key, made_once
+from synthattn.data.cache import key, cached_folder
 from synthattn.saved_file import one_line, read_json
 
 TokenizerKind = Literal["unigram", "bytes", "words"]
@@ -59,7 +59,7 @@ def cached_tokenizer(
 
     # Another release of the training library may choose other tokens for the same texts.
     trainer = version("sentencepiece" if kind == "unigram" else "tokenizers")
-    folder = made_once("tokenizers", key("2", kind, trainer, vocab_size, fingerprint, columns), make)
+    folder = cached_folder("tokenizers", key("2", kind, trainer, vocab_size, fingerprint, columns), make)
     return load_tokenizer(folder), folder
 
 

@@ -83,7 +83,7 @@ def encode(
                 targets.add(written)
         (folder / "counts.json").write_text(json.dumps(asdict(counts)))
 
-    folder = cache.made_once("encoded", name, make)
+    folder = cache.cached_folder("encoded", name, make)
     counts = read_dataclass(Counts, folder / "counts.json", f"is damaged; delete {folder}, and it is made again")
     return EncodedSplit(encoded.Encoded(folder, "source"), encoded.Encoded(folder, "target"), counts, folder)
 
