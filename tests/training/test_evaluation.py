@@ -14,7 +14,7 @@ from synthattn.data.spans import corrupt, noise_mask
 from synthattn.tasks.encoding import examples
 from synthattn.tasks.inputs import Pairs
 from synthattn.training import evaluation
-from synthattn.training.evaluation import OwnVectors, evaluate, load_rows, metrics_of, score
+from synthattn.training.evaluation import ModelVectors, evaluate, load_rows, metrics_of, score
 from synthattn.training.model import build, configuration
 from synthattn.training.prepare import SPAN_SEED, Prepared, encode_for_evaluation
 from synthattn.training.run import decided_fields, prepare_data
@@ -284,7 +284,7 @@ def test_dialogue_is_compared_by_vectors_of_the_model(case):
     assert names
     for name in names:
         assert "the model's own, of a word the mean of its tokens" in found.scored[name].score.definition
-    vectors = OwnVectors(one.model, one.tokenizer)
+    vectors = ModelVectors(one.model, one.tokenizer)
     table = one.model.get_input_embeddings().weight.detach().numpy()
     ids = one.tokenizer("ant bee", add_special_tokens=False).input_ids
     assert len(ids) == 2

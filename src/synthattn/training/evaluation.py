@@ -323,7 +323,7 @@ def _metrics(task: Task, model: Any, tokenizer: Any, settings: EvaluationSetting
     if not task.compares_vectors:
         return list(task.metrics())
     if settings.vectors is None:
-        vectors, origin = OwnVectors(model, tokenizer), "the model's own, of a word the mean of its tokens"
+        vectors, origin = ModelVectors(model, tokenizer), "the model's own, of a word the mean of its tokens"
     else:
         vectors, origin = load_vectors(settings.vectors), Path(settings.vectors).name
     return [*task.metrics(), *similarities(task, vectors, origin)]
@@ -335,7 +335,7 @@ def similarities(task: Task, vectors: Mapping[str, Any], origin: str) -> list[Me
     return [EmbeddingSimilarity(kind, vectors, origin) for kind in ("average", "greedy", "extrema")]
 
 
-class OwnVectors(Mapping[str, NDArray[np.float32]]):
+class ModelVectors(Mapping[str, NDArray[np.float32]]):
     """Word vectors of a model: the mean embedding of the word's tokens."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
