@@ -7,7 +7,7 @@ from typing import Any
 
 from synthattn.data.folder import FolderSource
 from synthattn.data.hub import CANONICAL, HubSource
-from synthattn.data.joined import Joined
+from synthattn.data.joined_sources import JoinedSources
 from synthattn.data.source import Record, Source, WrappedSource, fingerprint_of
 from synthattn.messages import listed, printable, suggestion
 
@@ -16,7 +16,7 @@ def open_source(text: str) -> Source:
     """Open ``hub:NAME``, ``builtin:NAME``, the path of a folder or a file, or several of these: ``one + another``."""
     parts = _parts(text)
     if len(parts) > 1:
-        return Joined(text, [_open_part(part, n, len(parts)) for n, part in enumerate(parts, 1)])
+        return JoinedSources(text, [_open_part(part, n, len(parts)) for n, part in enumerate(parts, 1)])
     if text.startswith("hub:"):
         return HubSource(text)
     if text.startswith("builtin:"):

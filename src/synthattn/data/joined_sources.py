@@ -10,7 +10,7 @@ TURNS = 20
 """Number of stretches in which a split takes turns: few, since texts go on across records."""
 
 
-class Joined:
+class JoinedSources:
     """A source with the splits that all of several sources have.
 
     Training records come from the first source, then from the second, and so on. Other splits take turns, a stretch of
