@@ -10,7 +10,7 @@ from synthattn.tasks.base import Example, Task
 from synthattn.tasks.labels import Labels
 
 
-class Labelled(Task):
+class LabelledTask(Task):
     """Base class of tasks that assign a label to named fields."""
 
     chooses = True
@@ -52,7 +52,7 @@ class Labelled(Task):
 LABEL = ("gold_label", "class", "is_duplicate", "quality", "Quality")
 
 
-class Cola(Labelled):
+class Cola(LabelledTask):
     name = "cola"
     fields = ("sentence",)
     columns = {"label": LABEL}  # noqa: RUF012
@@ -62,14 +62,14 @@ class Cola(Labelled):
         return (Matthews(),)
 
 
-class Sst2(Labelled):
+class Sst2(LabelledTask):
     name = "sst2"
     fields = ("sentence",)
     columns = {"sentence": ("text",), "label": LABEL}  # noqa: RUF012
     labels = Labels("negative", "positive")
 
 
-class Mrpc(Labelled):
+class Mrpc(LabelledTask):
     name = "mrpc"
     fields = ("sentence1", "sentence2")
     columns = {"label": LABEL}  # noqa: RUF012
@@ -79,7 +79,7 @@ class Mrpc(Labelled):
         return F1(), Accuracy()
 
 
-class Qqp(Labelled):
+class Qqp(LabelledTask):
     name = "qqp"
     fields = ("question1", "question2")
     columns = {"label": LABEL}  # noqa: RUF012
@@ -89,28 +89,28 @@ class Qqp(Labelled):
         return F1(), Accuracy()
 
 
-class Mnli(Labelled):
+class Mnli(LabelledTask):
     name = "mnli"
     fields = ("hypothesis", "premise")
     columns = {"hypothesis": ("sentence2",), "premise": ("sentence1",), "label": LABEL}  # noqa: RUF012
     labels = Labels("entailment", "neutral", "contradiction")
 
 
-class Qnli(Labelled):
+class Qnli(LabelledTask):
     name = "qnli"
     fields = ("question", "sentence")
     columns = {"label": LABEL}  # noqa: RUF012
     labels = Labels("entailment", "not_entailment")
 
 
-class Rte(Labelled):
+class Rte(LabelledTask):
     name = "rte"
     fields = ("sentence1", "sentence2")
     columns = {"sentence1": ("premise",), "sentence2": ("hypothesis",), "label": LABEL}  # noqa: RUF012
     labels = Labels("entailment", "not_entailment")
 
 
-class Wnli(Labelled):
+class Wnli(LabelledTask):
     name = "wnli"
     fields = ("sentence1", "sentence2")
     columns = {"label": LABEL}  # noqa: RUF012

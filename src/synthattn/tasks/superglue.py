@@ -10,7 +10,7 @@ from synthattn.metrics.classification import Accuracy, MacroF1
 from synthattn.metrics.multirc import MultiRcExactMatch, MultiRcF1
 from synthattn.metrics.record import ReCoRDExactMatch, ReCoRDF1
 from synthattn.tasks.base import Example, Task
-from synthattn.tasks.glue import Labelled
+from synthattn.tasks.glue import LabelledTask
 from synthattn.tasks.labels import Labels
 
 TRUTH = Labels("False", "True")
@@ -18,13 +18,13 @@ SPANS = ("span1_text", "span2_text", "span2_index")
 """Fields of WSC for the noun and the pronoun."""
 
 
-class BoolQ(Labelled):
+class BoolQ(LabelledTask):
     name = "boolq"
     fields = ("passage", "question")
     labels = TRUTH
 
 
-class Cb(Labelled):
+class Cb(LabelledTask):
     name = "cb"
     fields = ("hypothesis", "premise")
     labels = Labels("entailment", "contradiction", "neutral")
@@ -33,13 +33,13 @@ class Cb(Labelled):
         return MacroF1(), Accuracy()
 
 
-class Copa(Labelled):
+class Copa(LabelledTask):
     name = "copa"
     fields = ("choice1", "choice2", "premise", "question")
     labels = Labels("choice1", "choice2")
 
 
-class SuperGlueRte(Labelled):
+class SuperGlueRte(LabelledTask):
     """Entailment of two sentences, with T5's names for the fields, which differ from those of GLUE."""
 
     name = "superglue-rte"
@@ -49,7 +49,7 @@ class SuperGlueRte(Labelled):
     labels = Labels("entailment", "not_entailment")
 
 
-class Wic(Labelled):
+class Wic(LabelledTask):
     """Decide if a word has one meaning in two sentences. T5 adds the part of speech where the data has it."""
 
     name = "wic"
