@@ -17,7 +17,7 @@ Ngram = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Weighted:
+class TfIdfVectors:
     """The tf-idf vectors of a text, one for each order of n-grams."""
 
     vectors: list[dict[Ngram, float]]
@@ -59,16 +59,16 @@ def _counts(text: str) -> Counter[Ngram]:
     return Counter(tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1))
 
 
-def _weighted(counts: Counter[Ngram], frequency: Counter[Ngram], documents: int) -> Weighted:
+def _weighted(counts: Counter[Ngram], frequency: Counter[Ngram], documents: int) -> TfIdfVectors:
     vectors: list[dict[Ngram, float]] = [{} for _ in range(ORDERS)]
     for ngram, count in counts.items():
         # An n-gram without a reference counts as if one reference had it.
         vectors[len(ngram) - 1][ngram] = count * math.log(documents / max(1, frequency[ngram]))
     norms = [math.sqrt(sum(value**2 for value in vector.values())) for vector in vectors]
-    return Weighted(vectors, norms, sum(count for ngram, count in counts.items() if len(ngram) == 1))
+    return TfIdfVectors(vectors, norms, sum(count for ngram, count in counts.items() if len(ngram) == 1))
 
 
-def _similarity(prediction: Weighted, reference: Weighted) -> float:
+def _similarity(prediction: TfIdfVectors, reference: TfIdfVectors) -> float:
     """Return the mean similarity over n; repeated n-grams are clipped, and other lengths are penalised."""
     total = 0.0
     for n in range(ORDERS):
