@@ -28,7 +28,7 @@ from synthattn.training.model import build, configuration, load, load_for, name_
 from synthattn.training.prepare import Prepared, check_same_data, prepare
 from synthattn.training.progress import Display, Reporter
 from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict, read_settings
-from synthattn.training.trainer import HELD, SynthesizerTrainer
+from synthattn.training.trainer import T5_SCHEDULE, SynthesizerTrainer
 
 SETTINGS, MODEL = "settings.yaml", "model"
 STEPS = 2000
@@ -373,7 +373,7 @@ def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: P
         lr_scheduler_type={"constant": "constant_with_warmup", "t5": "inverse_sqrt"}.get(
             training.schedule, training.schedule
         ),
-        lr_scheduler_kwargs=HELD if training.schedule == "t5" else None,
+        lr_scheduler_kwargs=T5_SCHEDULE if training.schedule == "t5" else None,
         warmup_steps=training.warmup,
         optim="adamw_torch_fused" if adam else "adafactor",
         adam_beta1=training.beta1,

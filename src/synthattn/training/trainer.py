@@ -27,7 +27,7 @@ CURVE = "curve.json"
 """File in a checkpoint with the unfinished point of the loss curve."""
 
 
-HELD = {"held": True}
+T5_SCHEDULE = {"held": True}
 """Value of ``lr_scheduler_kwargs`` for T5's schedule: inverse square root, constant during warm-up."""
 
 
@@ -90,7 +90,7 @@ class SynthesizerTrainer(Trainer):
         return kind, options
 
     def create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> Any:
-        if self.args.lr_scheduler_kwargs == HELD and self.lr_scheduler is None:
+        if self.args.lr_scheduler_kwargs == T5_SCHEDULE and self.lr_scheduler is None:
             steps = max(1, self.args.get_warmup_steps(num_training_steps))
             chosen: Any = self.optimizer if optimizer is None else optimizer
             self.lr_scheduler = LambdaLR(chosen, lambda step: math.sqrt(steps / max(steps, step)))
