@@ -12,7 +12,7 @@ from training_helpers import LONGEST, data, settings, suite
 
 from synthattn.data.spans import corrupt, noise_mask
 from synthattn.tasks.encoding import examples
-from synthattn.tasks.inputs import Pairs
+from synthattn.tasks.inputs import PairInputs
 from synthattn.training import evaluation
 from synthattn.training.evaluation import ModelVectors, evaluate, load_rows, metrics_of, score
 from synthattn.training.model import build, configuration
@@ -201,7 +201,7 @@ class Ids:
 
 def test_beams_find_likelier_answers_whatever_is_in_the_batch(case):
     one = case("translation")
-    inputs = Pairs(encode_for_evaluation(one.part, "test", one.tokenizer, LONGEST))
+    inputs = PairInputs(encode_for_evaluation(one.part, "test", one.tokenizer, LONGEST))
 
     def answers(numbers: list[int], beams: int) -> list[list[int]]:
         options = EvaluationSettings(max_new_tokens=4, beams=beams, length_penalty=0.0)

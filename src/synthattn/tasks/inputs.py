@@ -64,7 +64,7 @@ class Inputs(Dataset[Item]):
         return self.collate([self[epoch, n, True] for n in numbers])
 
 
-class Pairs(Inputs):
+class PairInputs(Inputs):
     """Pairs of a text to read and a text to write."""
 
     def __init__(self, split: EncodedSplit, limit: int | None = None) -> None:
@@ -75,7 +75,7 @@ class Pairs(Inputs):
         return self.source[n], self.target[n]
 
 
-class Texts(Inputs):
+class TextInputs(Inputs):
     """Texts for language modelling: each token is predicted from the tokens before it."""
 
     def __init__(self, texts: Pieces, limit: int | None = None) -> None:
@@ -87,7 +87,7 @@ class Texts(Inputs):
         return np.append(START, text), np.append(IGNORED, text)
 
 
-class Spans(Inputs):
+class SpanInputs(Inputs):
     """Texts with hidden spans, which are the labels; the spans change with every epoch."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Spans(Inputs):
         return corrupt(text, mask, self.first_sentinel, self.end)
 
 
-class Classes(Inputs):
+class ClassInputs(Inputs):
     """Texts to read, each with the number of its class."""
 
     def __init__(self, split: EncodedSplit, limit: int | None = None) -> None:
@@ -118,7 +118,7 @@ class Classes(Inputs):
         return {**batch, "labels": batch["labels"].squeeze(1)}
 
 
-class Mixed(Inputs):
+class MixedInputs(Inputs):
     """Several tasks mixed in proportion to their sizes, which count as ``limit`` at most."""
 
     def __init__(self, parts: Sequence[Inputs], limit: int | None) -> None:
@@ -133,9 +133,9 @@ class Mixed(Inputs):
         return self.parts[part].item(epoch, n - int(self.starts[part]))
 
 
-def spans(
+def span_inputs(
     texts: Encoded, inputs: int, tokenizer: Any, seed: int, density: float = 0.15, mean_span: float = 3.0
-) -> Spans:
+) -> SpanInputs:
     """Return inputs for span corruption of packed texts, with at most ``inputs`` tokens each."""
     length, answer = text_length(inputs, density, mean_span)
     sentinels = round(round(length * density) / mean_span)  # rounded twice, as in noise_mask
@@ -145,7 +145,7 @@ def spans(
         )
     if answer > inputs:
         raise ValueError(f"answers of span corruption would have {answer} tokens, the model takes {inputs}")
-    return Spans(
+    return SpanInputs(
         Packed(texts, length), tokenizer.convert_tokens_to_ids("<extra_id_0>"), tokenizer.eos_token_id, seed, density,
         mean_span,
     )  # fmt: skip

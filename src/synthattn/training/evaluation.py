@@ -25,7 +25,7 @@ from synthattn.metrics.embedding import EmbeddingSimilarity
 from synthattn.metrics.vectors import load_vectors
 from synthattn.tasks.base import Example, Task
 from synthattn.tasks.encoding import examples
-from synthattn.tasks.inputs import IGNORED, Classes, Inputs, Pairs, Texts, spans
+from synthattn.tasks.inputs import IGNORED, ClassInputs, Inputs, PairInputs, TextInputs, span_inputs
 from synthattn.training.checkpoints import write_text
 from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation, packed
 from synthattn.training.settings import EvaluationSettings
@@ -177,7 +177,7 @@ def _predict(
     asked = list(itertools.islice(examples(task, part.source, split), settings.limit))
     result.examples += len(asked)
     if task.kind == "span-corruption":
-        hidden = spans(encoded.target, longest, tokenizer, SPAN_SEED)
+        hidden = span_inputs(encoded.target, longest, tokenizer, SPAN_SEED)
         hidden.lengths = hidden.lengths[: settings.limit]
         nats, counts = _nats_by_item(model, hidden, settings, progress)
         answers = [(nat, count, 0, 0) for nat, count in zip(nats, counts, strict=True)]
@@ -185,7 +185,7 @@ def _predict(
     if task.kind == "causal-lm":
         return asked, _likelihoods(model, packed(task, encoded.target, longest), asked, settings, progress)
     if task.kind == "classification":
-        inputs = Classes(encoded, settings.limit)
+        inputs = ClassInputs(encoded, settings.limit)
         chosen = _classify(model, inputs, settings, progress)
         names = task.labels.names  # pyright: ignore[reportAttributeAccessIssue]
         for example, answer in zip(asked, chosen, strict=True):
@@ -193,7 +193,7 @@ def _predict(
                 {"source": example.source, "reference": example.target, "prediction": names[answer]}
             )
         return asked, chosen
-    texts = _write(model, tokenizer, Pairs(encoded, settings.limit), settings, progress)
+    texts = _write(model, tokenizer, PairInputs(encoded, settings.limit), settings, progress)
     answers = [task.parse(text, example) for text, example in zip(texts, asked, strict=True)]
     result.unparsable += sum(answer is None for answer in answers)
     for example, text in zip(asked, texts, strict=True):
@@ -285,7 +285,7 @@ def _likelihoods(
 ) -> list[tuple[float, int, int, int]]:
     """Return negative log-likelihood, tokens, words and bytes of each text, across the pieces it was cut into."""
     ends = pieces.texts.ends[: len(asked)]
-    inputs = Texts(pieces, int(np.searchsorted(pieces.starts, ends[-1])))
+    inputs = TextInputs(pieces, int(np.searchsorted(pieces.starts, ends[-1])))
     by_token: NDArray[np.float64] = np.zeros(len(pieces.texts.ids))
     for numbers, batch in _batches(inputs, settings.batch_tokens, progress):
         for n, nats in zip(numbers, token_nats(model, batch).double().cpu().numpy(), strict=True):

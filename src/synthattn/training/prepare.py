@@ -19,7 +19,7 @@ from synthattn.tasks import SUITES, find_task
 from synthattn.tasks.base import Kind, Task
 from synthattn.tasks.classification import Classification
 from synthattn.tasks.encoding import EncodedSplit, Limits, encode, examples
-from synthattn.tasks.inputs import Classes, Inputs, Mixed, Pairs, Texts, spans
+from synthattn.tasks.inputs import ClassInputs, Inputs, MixedInputs, PairInputs, TextInputs, span_inputs
 from synthattn.training.model import load_tokenizer_of
 from synthattn.training.settings import DataSettings
 
@@ -281,7 +281,7 @@ def _inputs(
     for part, inputs in zip(parts, found, strict=True):
         if len(inputs) == 0:
             raise ValueError(f"{part.source.name}: no example is left to learn from")
-    return found[0] if len(found) == 1 else Mixed(found, mix_limit)
+    return found[0] if len(found) == 1 else MixedInputs(found, mix_limit)
 
 
 def _one(
@@ -289,14 +289,14 @@ def _one(
 ) -> Inputs:
     inputs: Inputs
     if task.kind == "seq2seq":
-        inputs = Pairs(split, limit)
+        inputs = PairInputs(split, limit)
     elif task.kind == "classification":
-        inputs = Classes(split, limit)
+        inputs = ClassInputs(split, limit)
     elif task.kind == "span-corruption":
-        inputs = spans(split.target, longest, tokenizer, SPAN_SEED)
+        inputs = span_inputs(split.target, longest, tokenizer, SPAN_SEED)
         inputs.lengths = inputs.lengths[:limit]
     else:
-        inputs = Texts(packed(task, split.target, longest), limit)
+        inputs = TextInputs(packed(task, split.target, longest), limit)
     if tokens is not None and len(inputs):
         enough = int(np.searchsorted(np.cumsum(inputs.lengths), tokens)) + 1
         inputs.lengths = inputs.lengths[:enough]
