@@ -25,7 +25,7 @@ class Display:
         """End the display."""
 
 
-class Lines(Display):
+class LogLines(Display):
     """A display that prints a line every few seconds, for log files."""
 
     def __init__(self, prefix: str = "", seconds: float = 10.0) -> None:
@@ -96,7 +96,7 @@ def display(name: str, quiet: bool) -> Display:
     """Return a bar in a terminal, lines elsewhere, or nothing if ``quiet``."""
     if quiet:
         return Display()
-    return ProgressBar(name) if sys.stderr.isatty() else Lines(f"{name}: ")
+    return ProgressBar(name) if sys.stderr.isatty() else LogLines(f"{name}: ")
 
 
 class Reporter(TrainerCallback):
