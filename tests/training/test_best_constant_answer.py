@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from synthattn.training.best_constant_answer import best_constant_answer, answers_are_chosen
+from synthattn.training.best_constant_answer import answers_are_chosen, best_constant_answer
 from synthattn.training.prepare import open_parts
 from synthattn.training.settings import DataSettings, EvaluationSettings
 

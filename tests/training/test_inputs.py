@@ -14,7 +14,17 @@ from synthattn.data.batching import TokenBatches
 from synthattn.data.encoded import Cut, Packed, Pieces
 from synthattn.data.open import open_source
 from synthattn.data.spans import corrupt, noise_mask
-from synthattn.tasks.inputs import IGNORED, START, ClassInputs, MixedInputs, PairInputs, RunBatches, SpanInputs, TextInputs, span_inputs
+from synthattn.tasks.inputs import (
+    IGNORED,
+    START,
+    ClassInputs,
+    MixedInputs,
+    PairInputs,
+    RunBatches,
+    SpanInputs,
+    TextInputs,
+    span_inputs,
+)
 from synthattn.tasks.mixing import MixedOrder
 
 SOURCES = [[11, 12, 1], [13, 1], [14, 15, 16, 17, 1]]
@@ -38,7 +48,11 @@ def test_a_token_that_is_the_padding_token_is_still_read(tmp_path: Path):
 
 def test_a_filler_is_read_and_not_predicted(tmp_path: Path):
     both = split(tmp_path, SOURCES, TARGETS)
-    for inputs in (PairInputs(both), ClassInputs(split(tmp_path, SOURCES, [[0], [2], [1]])), TextInputs(Cut(both.target, 9))):
+    for inputs in (
+        PairInputs(both),
+        ClassInputs(split(tmp_path, SOURCES, [[0], [2], [1]])),
+        TextInputs(Cut(both.target, 9)),
+    ):
         counts, filler = (inputs.collate([inputs[0, 1, yes]]) for yes in (True, False))
         assert filler["input_ids"].equal(counts["input_ids"])
         assert filler["labels"].shape == counts["labels"].shape
@@ -127,7 +141,7 @@ class Vocabulary:
 
 @pytest.mark.parametrize("longest", [3, 7, 30, 64, 512])
 def test_inputs_of_span_corruption_fit(tmp_path: Path, longest: int):
-    inputs = spans(on_disk(tmp_path, [list(range(3, 300))] * 3), longest, Vocabulary(), 0)
+    inputs = span_inputs(on_disk(tmp_path, [list(range(3, 300))] * 3), longest, Vocabulary(), 0)
     for n in range(len(inputs)):
         read, written = inputs.item(0, n)
         assert len(read) <= longest

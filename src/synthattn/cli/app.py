@@ -22,12 +22,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Task = Annotated[
-    str | None, typer.Option(help="The task: translation, language-modeling, classification, glue, ...")
-]
-Data = Annotated[
-    str | None, typer.Option(help="A folder, a file, hub:NAME or builtin:NAME; built-in data by default.")
-]
+Task = Annotated[str | None, typer.Option(help="The task: translation, language-modeling, classification, glue, ...")]
+Data = Annotated[str | None, typer.Option(help="A folder, a file, hub:NAME or builtin:NAME; built-in data by default.")]
 Columns = Annotated[str | None, typer.Option(help="Columns of the data for fields of the task: label=0,text=1+2.")]
 Preset = Annotated[str | None, typer.Option(help="Sizes of the model: demo, cpu, transformer_base, t5_small, ...")]
 Steps = Annotated[int | None, typer.Option(help="Train for this many steps; 2000 by default.")]
@@ -215,9 +211,7 @@ def generate(
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     batch: Annotated[int, typer.Option(help="Texts per batch.")] = 16,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Pass texts to the model without the prefix of its task.")
-    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Pass texts to the model without the prefix of its task.")] = False,
 ) -> None:
     """Answer texts line by line: translate, summarise, reply, classify, or continue them."""
     from synthattn.cli import generate as verb
@@ -233,7 +227,7 @@ def describe(
         str | None,
         typer.Option(help="seq2seq, causal-lm, masked-lm, classifier or bare; by default the model's own kind."),
     ] = None,
-    length: Annotated[int | None, typer.Option(help="Input length for counting operations; by default the maximum.")] = None,
+    length: Annotated[int | None, typer.Option(help="Input length for operations; the maximum by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Count a model's parameters, operations and decoding memory without building it."""
@@ -256,7 +250,7 @@ def bench(
         str | None, typer.Option(help="Measure growth with the length at batch 1: 128,512,2048,8192.")
     ] = None,
     batches: Annotated[str | None, typer.Option(help="Measure growth with the batch at length 512: 1,4,16,64.")] = None,
-    masks: Annotated[str | None, typer.Option(help="Masks: full, causal, padded; by default all for layers, else full.")] = None,
+    masks: Annotated[str | None, typer.Option(help="full, causal, padded; all for layers, else full.")] = None,
     modes: Annotated[str | None, typer.Option(help="Modes of layers: eval, train.")] = None,
     beams: Annotated[str, typer.Option(help="Beam widths of generation.")] = "1,4",
     rounds: Annotated[int, typer.Option(help="Interleaved rounds, whose median is reported.")] = 7,
@@ -298,7 +292,8 @@ def reproduce(
         Path | None, typer.Option(help="For cpu: a folder with one folder per data set, such as multi30k, news_lm.")
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="Only these rows and the baseline, such as 'random,dense+vanilla'; all by default.")
+        str | None,
+        typer.Option(help="Only these rows and the baseline, such as 'random,dense+vanilla'."),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs per row; by default the recipe's own number.")] = None,
     output: Annotated[Path, typer.Option(help="Folder for records, tables and pages.")] = Path("results"),

@@ -33,10 +33,10 @@ from synthattn.render.results import load as load_results
 from synthattn.saved_file import one_line, read_dataclass, read_yaml, restore
 from synthattn.synthesizers import FAMILY
 from synthattn.training import record
+from synthattn.training.best_constant_answer import answers_are_chosen, best_constant_answer
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import load_rows, metrics_of
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
-from synthattn.training.best_constant_answer import best_constant_answer, answers_are_chosen
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, check_names, decided_fields, prepare_data, train

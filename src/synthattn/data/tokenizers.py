@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from synthattn.data.cache import key, cached_folder
+from synthattn.data.cache import cached_folder, key
 from synthattn.saved_file import one_line, read_json
 
 TokenizerKind = Literal["unigram", "bytes", "words"]

@@ -32,10 +32,13 @@ class Metric:
 
     name: str
     higher_is_better: ClassVar[bool] = True
+    stated_definition: ClassVar[str]
+    """The definition of a metric without options."""
 
     @property
     def definition(self) -> str:
-        raise NotImplementedError
+        """The exact definition of the score, options and versions included."""
+        return self.stated_definition
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         """Return statistics, one row per unit: an example, or a group of examples that counts as one."""

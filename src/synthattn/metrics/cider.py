@@ -34,14 +34,11 @@ class CiderD(MeanMetric):
     """
 
     name = "cider"
-
-    @property
-    def definition(self) -> str:
-        return (
-            f"pycocoevalcap CIDEr-D score x 100: n-grams of 1 to {ORDERS} lower-cased words between spaces, "
-            f"sigma={SIGMA}, document frequencies from the references of the scored set, mean over references and "
-            "examples; the score itself goes to 10"
-        )
+    stated_definition = (
+        f"pycocoevalcap CIDEr-D score x 100: n-grams of 1 to {ORDERS} lower-cased words between spaces, "
+        f"sigma={SIGMA}, document frequencies from the references of the scored set, mean over references and "
+        "examples; the score itself goes to 10"
+    )
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         pairs = [(_counts(p), [_counts(r) for r in rs]) for p, rs in checked_texts(self.name, predictions, references)]

@@ -18,10 +18,7 @@ class Accuracy(MeanMetric):
     """The share of right predictions."""
 
     name = "accuracy"
-
-    @property
-    def definition(self) -> str:
-        return "accuracy, a prediction that cannot be understood is wrong, x 100"
+    stated_definition = "accuracy, a prediction that cannot be understood is wrong, x 100"
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         right = [p is not None and p == r for p, r in zip(predictions, references, strict=True)]
@@ -78,13 +75,10 @@ class MacroF1(ClassesMetric):
     """Mean of the F1 of all classes that occur."""
 
     name = "macro-f1"
-
-    @property
-    def definition(self) -> str:
-        return (
-            "macro F1: mean of the F1 of each class that is predicted or right at least once, a prediction that cannot "
-            "be understood is of no class, x 100"
-        )
+    stated_definition = (
+        "macro F1: mean of the F1 of each class that is predicted or right at least once, a prediction that cannot "
+        "be understood is of no class, x 100"
+    )
 
     def value(self, rows: Rows) -> float:
         predicted, right = rows.astype(np.int64).T
@@ -101,13 +95,10 @@ class Matthews(ClassesMetric):
     """Matthews correlation of two or more classes."""
 
     name = "matthews"
-
-    @property
-    def definition(self) -> str:
-        return (
-            "Matthews correlation, predictions that cannot be understood are a class of their own, 0 where all "
-            "predictions or all references are of one class, x 100"
-        )
+    stated_definition = (
+        "Matthews correlation, predictions that cannot be understood are a class of their own, 0 where all "
+        "predictions or all references are of one class, x 100"
+    )
 
     def value(self, rows: Rows) -> float:
         _, classes = np.unique(rows, return_inverse=True)

@@ -23,14 +23,11 @@ class Meteor(MeanMetric):
     """
 
     name = "meteor"
-
-    @property
-    def definition(self) -> str:
-        return (
-            "METEOR (exact+stem): Lavie and Agarwal 2007 as in nltk without synonyms, Porter stems, lower-cased words "
-            f"between spaces, alpha={ALPHA}, beta={BETA}, gamma={GAMMA}, best of several references, mean over "
-            "examples, x 100"
-        )
+    stated_definition = (
+        "METEOR (exact+stem): Lavie and Agarwal 2007 as in nltk without synonyms, Porter stems, lower-cased words "
+        f"between spaces, alpha={ALPHA}, beta={BETA}, gamma={GAMMA}, best of several references, mean over "
+        "examples, x 100"
+    )
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         pairs = checked_texts(self.name, predictions, references)

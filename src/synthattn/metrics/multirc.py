@@ -34,10 +34,9 @@ class MultiRcF1(MultiRcMetric):
     """F1 of right answers over all answers of all questions."""
 
     name = "f1a"
-
-    @property
-    def definition(self) -> str:
-        return "MultiRC F1a: F1 of class 1 over all answers of all questions, what cannot be understood is not 1, x 100"
+    stated_definition = (
+        "MultiRC F1a: F1 of class 1 over all answers of all questions, what cannot be understood is not 1, x 100"
+    )
 
     def value(self, rows: Rows) -> float:
         return 100.0 * f1_of(*map(float, rows[:, :3].sum(0)))
@@ -47,10 +46,7 @@ class MultiRcExactMatch(MultiRcMetric):
     """Share of questions whose answers are all labelled right."""
 
     name = "em"
-
-    @property
-    def definition(self) -> str:
-        return "MultiRC EM: share of questions all of whose answers are labelled right, x 100"
+    stated_definition = "MultiRC EM: share of questions all of whose answers are labelled right, x 100"
 
     def value(self, rows: Rows) -> float:
         return 100.0 * float(rows[:, 3].mean())

@@ -72,9 +72,9 @@ class BitsPerByte(LikelihoodMetric):
     def __init__(self) -> None:
         super().__init__("byte")
 
-    @property
-    def definition(self) -> str:
-        return "bits per byte: sum of negative log-likelihoods in nats / (ln 2 x sum of bytes of the text in UTF-8)"
+    stated_definition = (
+        "bits per byte: sum of negative log-likelihoods in nats / (ln 2 x sum of bytes of the text in UTF-8)"
+    )
 
     def value(self, rows: Rows) -> float:
         return self.nats(rows) / math.log(2)

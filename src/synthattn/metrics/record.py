@@ -39,10 +39,9 @@ class ReCoRDF1(ReCoRDMetric):
     """F1 of the words of an answer."""
 
     name = "f1"
-
-    @property
-    def definition(self) -> str:
-        return "ReCoRD F1: F1 of words normalised as in SQuAD 1.1, best of the right answers, mean over queries, x 100"
+    stated_definition = (
+        "ReCoRD F1: F1 of words normalised as in SQuAD 1.1, best of the right answers, mean over queries, x 100"
+    )
 
     def score(self, prediction: list[str], answer: list[str]) -> float:
         common = (Counter(prediction) & Counter(answer)).total()
@@ -53,10 +52,9 @@ class ReCoRDExactMatch(ReCoRDMetric):
     """Share of predictions that equal a right answer."""
 
     name = "em"
-
-    @property
-    def definition(self) -> str:
-        return "ReCoRD EM: equal to one of the right answers, normalised as in SQuAD 1.1, mean over queries, x 100"
+    stated_definition = (
+        "ReCoRD EM: equal to one of the right answers, normalised as in SQuAD 1.1, mean over queries, x 100"
+    )
 
     def score(self, prediction: list[str], answer: list[str]) -> float:
         return float(prediction == answer)

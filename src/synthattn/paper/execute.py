@@ -22,8 +22,8 @@ from synthattn.paper.recipes import recipe
 from synthattn.render.results import Histogram
 from synthattn.tasks.encoding import examples
 from synthattn.training import record
-from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
 from synthattn.training.best_constant_answer import best_constant_answer
+from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
 from synthattn.training.prepare import Prepared, check_same_data, open_parts
 from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train

@@ -10,11 +10,15 @@ from synthattn.tasks.base import Example, Task
 from synthattn.tasks.labels import Labels
 
 
-class LabelledTask(Task):
-    """Base class of tasks that assign a label to named fields."""
+class BenchmarkTask(Task):
+    """Base class of the tasks of GLUE and SuperGLUE, whose test labels are not public."""
 
     chooses = True
-    scored_on = ("validation",)  # the labels of the test split are not public
+    scored_on = ("validation",)
+
+
+class LabelledTask(BenchmarkTask):
+    """Base class of tasks that assign a label to named fields."""
 
     prefix = ""
     """The first word of the text; the task's name by default."""
@@ -117,11 +121,8 @@ class Wnli(LabelledTask):
     labels = Labels("not_entailment", "entailment")
 
 
-class Stsb(Task):
+class Stsb(BenchmarkTask):
     """Similarity of two sentences from 0 to 5 (STS-B), rounded to fifths and written as a number, as in T5."""
-
-    chooses = True
-    scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "stsb"
     columns = {"score": ("label", "similarity_score", "similarity")}  # noqa: RUF012

@@ -9,8 +9,8 @@ from synthattn.metrics.base import Metric
 from synthattn.metrics.classification import Accuracy, MacroF1
 from synthattn.metrics.multirc import MultiRcExactMatch, MultiRcF1
 from synthattn.metrics.record import ReCoRDExactMatch, ReCoRDF1
-from synthattn.tasks.base import Example, Task
-from synthattn.tasks.glue import LabelledTask
+from synthattn.tasks.base import Example
+from synthattn.tasks.glue import BenchmarkTask, LabelledTask
 from synthattn.tasks.labels import Labels
 
 TRUTH = Labels("False", "True")
@@ -69,15 +69,12 @@ class Wic(LabelledTask):
         return super().form().replace("wic ", "wic [pos: ...] ", 1)
 
 
-class Wsc(Task):
+class Wsc(BenchmarkTask):
     """Name the noun that a pronoun refers to; asterisks mark the pronoun.
 
     Training uses only examples whose given noun is right, because the data does not name the right one otherwise. All
     examples are evaluated. A prediction means "yes" if it names the given noun, apart from articles and other words.
     """
-
-    chooses = True
-    scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "wsc"
 
@@ -130,11 +127,8 @@ def _content(text: str) -> list[str]:
     return [word for word in words if word and word not in ARTICLES] or [w for w in words if w]
 
 
-class MultiRc(Task):
+class MultiRc(BenchmarkTask):
     """Decide if an answer to a question about a text is right; a question may have several right answers."""
-
-    chooses = True
-    scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "multirc"
 
@@ -191,11 +185,8 @@ class MultiRc(Task):
         return " ".join(re.sub(r"</?b>", "", text.replace("<br>", " ")).split())
 
 
-class ReCoRD(Task):
+class ReCoRD(BenchmarkTask):
     """Name the entity of a text that fills the gap in a sentence; several spellings are right."""
-
-    chooses = True
-    scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "record"
 

@@ -20,7 +20,9 @@ def answers_are_chosen(parts: Sequence[TaskData]) -> bool:
     return all(part.task.chooses for part in parts)
 
 
-def best_constant_answer(parts: Sequence[TaskData], settings: EvaluationSettings, train_examples: int | None = None) -> Evaluation:
+def best_constant_answer(
+    parts: Sequence[TaskData], settings: EvaluationSettings, train_examples: int | None = None
+) -> Evaluation:
     """Score, for each task, the answer that scores best when it is given to every question.
 
     The most frequent answer would not do: balanced classes make it a matter of chance, and F1 may prefer another one.

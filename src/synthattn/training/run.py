@@ -22,8 +22,8 @@ from synthattn.metrics.vectors import check_vectors
 from synthattn.tasks import find_tasks
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
+from synthattn.training.callbacks import RecordCallback, TensorBoardCallback, stop_on_signals
 from synthattn.training.evaluation import evaluate
-from synthattn.training.callbacks import TensorBoardCallback, RecordCallback, stop_on_signals
 from synthattn.training.model import build, configuration, load, load_for, name_classes, parameters, placed
 from synthattn.training.prepare import Prepared, check_same_data, prepare
 from synthattn.training.progress import Display, Reporter
