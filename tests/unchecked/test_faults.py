@@ -47,7 +47,7 @@ PLACES = [
     Fault("synthattn.training.record:versions"),
     Fault("pathlib:Path.replace"),  # the record is written, but does not have its name yet
     Fault("pathlib:Path.replace", 2),  # nor do the settings
-    Fault("synthattn.training.prepare:_encode"),
+    Fault("synthattn.training.prepare:encode"),
     Fault("synthattn.training.trainer:SynthesizerTrainer.training_step", 3),
     Fault("torch:save"),  # the weights are there, the state of the optimizer is not
     Fault("synthattn.training.checkpoints:seal", 2),
@@ -191,7 +191,7 @@ def test_a_signal_that_ends_it_at_once(where, place):
     folder = place[0] / f"at-once-{where}"
     fault = {
         "training": Fault("synthattn.training.trainer:SynthesizerTrainer.training_step", 5, what="interrupt twice"),
-        "preparing": Fault("synthattn.training.prepare:_encode", what="terminate"),
+        "preparing": Fault("synthattn.training.prepare:encode", what="terminate"),
         "scoring": Fault("synthattn.training.run:evaluate", what="interrupt"),
     }[where]
     process = Process(folder, START, fault).wait()
