@@ -179,7 +179,7 @@ def test_other_processes_wait_for_what_is_being_made(tmp_path, monkeypatch):
 
 
 def test_without_locks_the_first_to_be_ready_counts(tmp_path, monkeypatch):
-    """As in some network file systems."""
+    """Some network file systems have no locks."""
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path))
 
     def refuse(*_):

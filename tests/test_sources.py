@@ -742,7 +742,7 @@ class DatasetNotFoundError(FileNotFoundError):
 
 
 class FakeHub(types.ModuleType):
-    """As much of ``datasets`` as is used."""
+    """A stand-in for the used part of ``datasets``."""
 
     def __init__(self) -> None:
         super().__init__("datasets")

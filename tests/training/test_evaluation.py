@@ -56,7 +56,7 @@ def case(tmp_path_factory: pytest.TempPathFactory):
 
 
 def nats_one_by_one(model: Any, piece: list[int]) -> list[float]:
-    """Of each token of a piece, from the start token and the tokens before it."""
+    """Return the log-likelihood of each token of a piece, given the start token and the tokens before it."""
     found = []
     for n, token in enumerate(piece):
         with torch.no_grad():
@@ -66,7 +66,7 @@ def nats_one_by_one(model: Any, piece: list[int]) -> list[float]:
 
 
 def likelihoods(one: Case, packed: bool) -> list[tuple[float, int]]:
-    """Of each text, its negative log-likelihood and its tokens."""
+    """Return the negative log-likelihood and the number of tokens of each text."""
     texts = [one.ids(example.target) for example in one.examples()]
     pieces = [[token for text in texts for token in text]] if packed else texts
     length = LONGEST - 1

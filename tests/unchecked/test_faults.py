@@ -1,4 +1,4 @@
-"""What goes wrong in a long run: it is killed, interrupted, its files are damaged, the disk or the memory is full.
+"""Faults of a long run: kills, interruptions, damaged files, a full disk, too little memory.
 
 ``python -m tools.faults killed_runs --count 10`` kills runs ten times at random moments; the tests do it three times,
 and once at each place where something could be half done.
@@ -148,7 +148,7 @@ def test_a_damaged_run_goes_on(stopped, place, both):
 
 
 def errors(process: Process) -> list[str]:
-    """What it says on its way out: the lines that do not tell how training goes."""
+    """Return the last lines of the output, without the lines about the progress of training."""
     return [line for line in process.said.splitlines() if not line.startswith("run: ")]
 
 
