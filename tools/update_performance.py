@@ -1,9 +1,9 @@
-"""Put what ``synthattn bench`` found into docs/performance.md, and make its pages.
+"""Write the results of ``synthattn bench`` into docs/performance.md and its pages.
 
     python tools/update_performance.py [RECORD.json ...]
 
-Without records, from those that are kept in ``docs/performance``, in a folder for each machine; given ones are kept
-there first. A test makes it again and compares.
+Given records are first copied to ``docs/performance``, which has a folder per machine. All records there are used. A
+test repeats this and compares the results.
 """
 
 import re
@@ -20,19 +20,19 @@ BEGIN, END = "<!-- made by tools/update_performance.py -->", "<!-- end of what w
 
 
 def folder_of(record: Record) -> Path:
-    """``docs/performance/amd-epyc``, for example."""
+    """Return the folder of a machine, such as ``docs/performance/amd-epyc``."""
     words = re.findall(r"[a-z0-9]+", record.machine.lower().replace("(r)", ""))
     return KEPT / "-".join(words)
 
 
 def records() -> dict[Path, Record]:
-    """What is kept of each machine, by its folder."""
+    """Return the records of each machine by its folder."""
     folders = sorted({path.parent for path in KEPT.glob("*/*.json")})
     return {folder: merged(load(path) for path in sorted(folder.glob("*.json"))) for folder in folders}
 
 
 def part(found: dict[Path, Record]) -> str:
-    """The tables of all machines, each with a heading of its own."""
+    """Return the tables of all machines, each with a heading."""
     return "\n\n".join(_section(folder, record) for folder, record in found.items())
 
 
@@ -47,7 +47,7 @@ def _section(folder: Path, record: Record) -> str:
 def main() -> None:
     for path in map(Path, sys.argv[1:]):
         record = load(path)
-        # Whose folders they were is nobody's business.
+        # Remove the names of folders.
         record.command = re.sub(r"(?<=\s)/\S*/", "", record.command)
         folder_of(record).mkdir(parents=True, exist_ok=True)
         record.save(folder_of(record) / path.name)

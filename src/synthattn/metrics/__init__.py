@@ -1,4 +1,4 @@
-"""Scores, each with its exact definition."""
+"""Metrics, each with an exact definition of its score."""
 
 from synthattn.metrics.averages import glue_average, superglue_average
 from synthattn.metrics.base import Metric, Rows, Score
