@@ -34,7 +34,8 @@ def test_every_page_that_is_written_by_hand_is_in_the_navigation():
 
 def test_nothing_is_loaded_from_elsewhere():
     assert SETTINGS["theme"]["font"] is False
-    assert not {"extra_javascript", "extra_css", "repo_url"} & set(SETTINGS)
+    assert not {"extra_javascript", "repo_url"} & set(SETTINGS)
+    assert all((DOCS / sheet).is_file() for sheet in SETTINGS["extra_css"])
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("api/*.md")), ids=lambda page: page.stem)
