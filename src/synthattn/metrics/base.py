@@ -51,6 +51,14 @@ class Metric:
     def parts(self, rows: Rows) -> dict[str, float]:
         return {}
 
+    def bootstrap(self, rows: Rows, samples: int) -> Rows:
+        """Draw rows again and again, and return the number of each sample.
+
+        All systems with as many rows get the same draws, so that their differences are paired.
+        """
+        generator = np.random.default_rng(0)
+        return np.array([self.value(rows[generator.integers(len(rows), size=len(rows))]) for _ in range(samples)])
+
     def __call__(self, predictions: Sequence[Any], references: Sequence[Any]) -> Score:
         if len(predictions) != len(references):
             raise ValueError(f"{self.name}: {len(predictions)} predictions for {len(references)} references")

@@ -20,7 +20,6 @@ from synthattn.data.batching import TokenBatches
 from synthattn.data.encoded import Pieces
 from synthattn.metrics.averages import suite_average
 from synthattn.metrics.base import Metric, Rows, Score
-from synthattn.metrics.bootstrap import interval
 from synthattn.metrics.embedding import EmbeddingSimilarity
 from synthattn.metrics.vectors import load_vectors
 from synthattn.tasks.base import Example, Task
@@ -156,8 +155,9 @@ def score(metrics: Sequence[Metric], answers: Sequence[Any], asked: Sequence[Exa
 def _scored(metric: Metric, rows: Rows) -> Scored:
     value = Score(metric.name, metric.value(rows), metric.definition, metric.higher_is_better, metric.parts(rows))
     # Corpus metrics of many examples are slow, and a few hundred draws give a good interval.
-    low, high = interval(metric, rows, samples=1000 if len(rows) * rows.shape[1] < 50_000 else 300)
-    return Scored(metric, rows, value, low, high)
+    drawn = metric.bootstrap(rows, 1000 if len(rows) * rows.shape[1] < 50_000 else 300)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Scored(metric, rows, value, float(low), float(high))
 
 
 def _predict(
