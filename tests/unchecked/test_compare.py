@@ -97,7 +97,7 @@ def family(data, tmp_path_factory):
     return results, folder, steps, first
 
 
-def runs(folder: Path) -> dict[str, record.Record]:
+def runs(folder: Path) -> dict[str, record.RunRecord]:
     return {run.name: record.load(run) for run in sorted((folder / "runs").iterdir())}
 
 

@@ -301,7 +301,7 @@ def test_a_run_that_was_stopped_does_not_go_on_with_other_data(tmp_path, monkeyp
     folder.mkdir(parents=True)
     facts = execution.prepared(part, settings).facts
     other = facts | {"sources": dict.fromkeys(facts["sources"], "another fingerprint")}
-    record.Record(status="stopped", settings=as_dict(settings), data=other).save(folder)
+    record.RunRecord(status="stopped", settings=as_dict(settings), data=other).save(folder)
     with pytest.raises(ValueError, match=f"has changed since {folder} was begun; name another --output and --work"):
         execution.run(job)
 
