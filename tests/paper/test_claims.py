@@ -7,7 +7,7 @@ from synthattn.compare.plan import ONE_ANSWER
 from synthattn.compare.results import Difference, Metric, Results, Score
 from synthattn.paper import evidence
 from synthattn.paper.claims import CLAIMS, Gap, Number, better, faster, verdicts, within
-from synthattn.paper.recipes import SCALES, TABLES, recipe
+from synthattn.paper.recipes import SCALES, TABLES, PaperPart, recipe
 
 
 def part(higher: bool = True, values: tuple[float, float] = (27.0, 28.0)) -> Results:
@@ -199,6 +199,7 @@ def test_published_rows_are_those_of_the_recipes():
     """A name that is spelled otherwise would lose its number."""
     for table in TABLES:
         for part in recipe(table, "paper").parts:
+            assert isinstance(part, PaperPart)
             if part.published is not None and table != "encoding":
                 published = {row.name for row in part.published.rows}
                 ours = {row.name for row in part.rows}

@@ -218,7 +218,7 @@ def _begin(
     study = comparison.study()
     execution = Execution(study, _Folder(folder), display, lambda run: "", WAY_OUT, {study.parts[0].name: prepared})
     progress = _Progress(folder, comparison, execution, prepared, _empty(comparison, prepared, command), 0.0)
-    with contextlib.suppress(ValueError):  # results that are not there, or damaged, are written anew
+    with contextlib.suppress(ValueError, FileNotFoundError):  # results that are not there, or damaged, are written anew
         before = load_results(folder / RESULTS)
         progress.empty.started, progress.seconds = before.started, before.seconds
         progress.empty.command = before.command or command

@@ -217,19 +217,20 @@ class Execution:
 
     def _chosen(self, run: PlannedRun) -> PlannedRun:
         """Return the candidate whose learning rate a run takes."""
-        tried = {one: self.load(one) for one in run.candidates}
         found = []
-        for one, entry in tried.items():
+        for one in run.candidates:
+            entry = self.load(one)
             if entry is None or entry.record.status not in ("done", "failed"):
                 raise _NotYetError(
                     f"the learning rate of {one.part.name} is not chosen yet: {one.rate:g} is still to be tried"
                 )
             found.append(entry)
         rate = chosen_rate(found)
-        if rate is None:
-            name = run.candidates[0].part.name
-            raise ValueError(f"no learning rate of {name} could be used: {found[0].record.reason}")
-        return next(one for one in tried if one.rate == rate)
+        for one in run.candidates:
+            if one.rate == rate:
+                return one
+        name, reason = run.candidates[0].part.name, found[0].record.reason
+        raise ValueError(f"no learning rate of {name} could be used: {reason}")
 
     def _start(self, start: PlannedRun, row: StudyRow) -> Path:
         """Return the model that a row of another study has left."""
