@@ -8,7 +8,7 @@ import pytest
 
 from synthattn.layers.mixers import parse_mixer
 from synthattn.metrics import glue_average, superglue_average
-from synthattn.metrics.base import Score
+from synthattn.metrics.base import MetricValue
 from synthattn.metrics.embedding import EmbeddingSimilarity
 from synthattn.paper.published import PRINTED, TABLES, PaperRow, PaperTable, published
 from synthattn.tasks import SUITES, TASKS, find_task
@@ -153,7 +153,7 @@ def test_suites():
     assert published("cb", "")[1].values["vanilla"] == 83.9
 
 
-Average = Callable[[Mapping[str, Mapping[str, float]]], Score]
+Average = Callable[[Mapping[str, Mapping[str, float]]], MetricValue]
 
 
 @pytest.mark.parametrize(

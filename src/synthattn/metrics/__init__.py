@@ -1,7 +1,7 @@
 """Scores, each with its exact definition."""
 
 from synthattn.metrics.averages import glue_average, superglue_average
-from synthattn.metrics.base import Metric, Rows, Score
+from synthattn.metrics.base import Metric, MetricValue, Rows
 from synthattn.metrics.bleu import Bleu, BleuN, TokenizedBleu
 from synthattn.metrics.bootstrap import Comparison, interval, paired
 from synthattn.metrics.chrf import ChrF
@@ -30,6 +30,7 @@ __all__ = [
     "Matthews",
     "Meteor",
     "Metric",
+    "MetricValue",
     "MultiRcExactMatch",
     "MultiRcF1",
     "Pearson",
@@ -38,7 +39,6 @@ __all__ = [
     "ReCoRDF1",
     "Rouge",
     "Rows",
-    "Score",
     "Spearman",
     "TokenizedBleu",
     "glue_average",

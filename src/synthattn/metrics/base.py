@@ -14,7 +14,7 @@ Rows = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Score:
+class MetricValue:
     """A number and what exactly it is."""
 
     name: str
@@ -48,10 +48,10 @@ class Metric:
     def parts(self, rows: Rows) -> dict[str, float]:
         return {}
 
-    def __call__(self, predictions: Sequence[Any], references: Sequence[Any]) -> Score:
+    def __call__(self, predictions: Sequence[Any], references: Sequence[Any]) -> MetricValue:
         if len(predictions) != len(references):
             raise ValueError(f"{self.name}: {len(predictions)} predictions for {len(references)} references")
         if len(predictions) == 0:
             raise ValueError(f"{self.name}: nothing to score")
         rows = self.rows(predictions, references)
-        return Score(self.name, self.value(rows), self.definition, self.higher_is_better, self.parts(rows))
+        return MetricValue(self.name, self.value(rows), self.definition, self.higher_is_better, self.parts(rows))

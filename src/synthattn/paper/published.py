@@ -2,7 +2,8 @@
 
 Numbers are in ``published.yaml``, as printed. Two versions of the paper count their tables differently, so some have a
 year: of the first version (2020) or of the last (2021). Left out is what could not be confirmed: two rows of the GLUE
-and SuperGLUE of 2021 and, but for one number, the table of encoders. Where another paper has the same experiment, its rows say so.
+and SuperGLUE of 2021 and, but for one number, the table of encoders. Where another paper has the same experiment, its
+rows say so.
 """
 
 import math

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from synthattn.data.batching import TokenBatches
 from synthattn.data.encoded import Pieces
 from synthattn.metrics.averages import suite_average
-from synthattn.metrics.base import Metric, Rows, Score
+from synthattn.metrics.base import Metric, MetricValue, Rows
 from synthattn.metrics.bootstrap import interval
 from synthattn.metrics.embedding import EmbeddingSimilarity
 from synthattn.metrics.vectors import load_vectors
@@ -164,7 +164,7 @@ def score(metrics: Sequence[Metric], answers: Sequence[Any], asked: Sequence[Exa
 
 
 def _scored(metric: Metric, rows: Rows) -> Scored:
-    value = Score(metric.name, metric.value(rows), metric.definition, metric.higher_is_better, metric.parts(rows))
+    value = MetricValue(metric.name, metric.value(rows), metric.definition, metric.higher_is_better, metric.parts(rows))
     # Corpus metrics of many examples take their time, and a few hundred draws tell an interval well enough.
     low, high = interval(metric, rows, samples=1000 if len(rows) * rows.shape[1] < 50_000 else 300)
     return Scored(metric, rows, value, low, high)
