@@ -43,7 +43,7 @@ class Scored:
 
     metric: Metric
     rows: Rows
-    score: Score
+    score: MetricValue
     low: float
     high: float
     """The bootstrap interval of 95 %."""
