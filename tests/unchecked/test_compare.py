@@ -15,7 +15,7 @@ from rich.console import Console
 
 from synthattn.cli import compare as verb
 from synthattn.cli import specs
-from synthattn.compare import execution, statistics
+from synthattn.compare import costs, execution, statistics
 from synthattn.compare import results as report
 from synthattn.compare.compare import CONTROL, Comparison, compare, load_comparison
 from synthattn.compare.measure import measure
@@ -59,7 +59,7 @@ def data(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SYNTHATTN_CACHE", str(folder / "cache"))
         # Real measuring takes turns for seconds; what it does has tests of its own.
-        patch.setattr(execution, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
+        patch.setattr(costs, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
         yield folder
 
 

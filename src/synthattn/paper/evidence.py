@@ -7,7 +7,7 @@ from typing import Any
 
 from synthattn.compare import records, statistics
 from synthattn.compare.collect import Runs, Scoring, add_runs, by_row, done, relative, same_seeds
-from synthattn.compare.execution import chosen_rate
+from synthattn.compare.inputs import chosen_rate
 from synthattn.compare.plan import Study, StudyRow
 from synthattn.compare.records import StudyRecord
 from synthattn.compare.results import Metric as Shown
