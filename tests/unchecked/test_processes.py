@@ -204,6 +204,7 @@ def test_all_processes_stop_at_the_same_step(both):
 
 
 def test_a_table(both):
+    from synthattn.compare.records import load
 
     records = both / "table" / "records" / "lm1b" / "tiny" / "news"
     found = {str(path.relative_to(records)): load(path).record for path in sorted(records.rglob("*.json"))}
