@@ -113,7 +113,7 @@ def _verdicts(part: Results) -> Iterator[outcome.Verdict]:
             continue
         both = spread(look.after), spread(base.after)
         few = next_to_nothing(look.after), next_to_nothing(base.after)
-        judged = (
+        judged: tuple[tuple[str, outcome.Judgement, str], ...] = (
             (
                 f"After training, the weights of {name} vary more than the Transformer's ({part.title}).",
                 _judged(both[0] / both[1] - 1, 0.05),
