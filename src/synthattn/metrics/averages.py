@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from synthattn.metrics.base import Metric, Rows, Score
+from synthattn.metrics.base import Metric, MetricValue, Rows
 
 Parts = tuple[tuple[str, str], ...]
 """Pairs of task and metric whose mean is the score of one task of a benchmark."""
@@ -41,19 +41,19 @@ SUPERGLUE_DEFINITION = (
 )
 
 
-def glue_average(scores: Mapping[str, Mapping[str, float]]) -> Score:
+def glue_average(scores: Mapping[str, Mapping[str, float]]) -> MetricValue:
     """Return the average of GLUE from ``scores[task][metric]``; MNLI has two test sets, which are two tasks."""
     return _average("glue", GLUE, scores, GLUE_DEFINITION)
 
 
-def superglue_average(scores: Mapping[str, Mapping[str, float]]) -> Score:
+def superglue_average(scores: Mapping[str, Mapping[str, float]]) -> MetricValue:
     """Return the average of SuperGLUE from ``scores[task][metric]``."""
     return _average("superglue", SUPERGLUE, scores, SUPERGLUE_DEFINITION)
 
 
 def _average(
     name: str, tasks: Mapping[str, Parts], scores: Mapping[str, Mapping[str, float]], definition: str
-) -> Score:
+) -> MetricValue:
     wanted = [pair for parts in tasks.values() for pair in parts]
     missing = [f"{task} {metric}" for task, metric in wanted if metric not in scores.get(task, {})]
     if missing:
@@ -61,7 +61,7 @@ def _average(
     means = {
         label: sum(float(scores[task][metric]) for task, metric in parts) / len(parts) for label, parts in tasks.items()
     }
-    return Score(name, sum(means.values()) / len(means), definition, parts=means)
+    return MetricValue(name, sum(means.values()) / len(means), definition, parts=means)
 
 
 class Mean(Metric):

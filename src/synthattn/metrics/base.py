@@ -14,7 +14,7 @@ Rows = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Score:
+class MetricValue:
     """The value of a metric with its exact definition."""
 
     name: str
@@ -59,13 +59,13 @@ class Metric:
         generator = np.random.default_rng(0)
         return np.array([self.value(rows[generator.integers(len(rows), size=len(rows))]) for _ in range(samples)])
 
-    def __call__(self, predictions: Sequence[Any], references: Sequence[Any]) -> Score:
+    def __call__(self, predictions: Sequence[Any], references: Sequence[Any]) -> MetricValue:
         if len(predictions) != len(references):
             raise ValueError(f"{self.name}: {len(predictions)} predictions for {len(references)} references")
         if len(predictions) == 0:
             raise ValueError(f"{self.name}: nothing to score")
         rows = self.rows(predictions, references)
-        return Score(self.name, self.value(rows), self.definition, self.higher_is_better, self.parts(rows))
+        return MetricValue(self.name, self.value(rows), self.definition, self.higher_is_better, self.parts(rows))
 
 
 class MeanMetric(Metric):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from synthattn.data.batching import TokenBatches
 from synthattn.data.encoded import Pieces
 from synthattn.metrics.averages import suite_average
-from synthattn.metrics.base import Metric, Rows, Score
+from synthattn.metrics.base import Metric, MetricValue, Rows
 from synthattn.metrics.embedding import EmbeddingSimilarity
 from synthattn.metrics.vectors import load_vectors
 from synthattn.tasks.base import Example, Task
@@ -42,7 +42,7 @@ class Scored:
 
     metric: Metric
     rows: Rows
-    score: Score
+    score: MetricValue
     low: float
     high: float
     """Upper end of the 95 % bootstrap interval."""
@@ -145,7 +145,7 @@ def merged(groups: Mapping[str, Mapping[str, Scored]]) -> dict[str, Scored]:
 
 
 def score(metrics: Sequence[Metric], answers: Sequence[Any], asked: Sequence[Example]) -> dict[str, Scored]:
-    """Score predictions against the references of the examples by all metrics."""
+    """MetricValue predictions against the references of the examples by all metrics."""
     if not answers:
         raise ValueError("nothing to score: the split has no examples")
     references = [example.reference for example in asked]
@@ -153,7 +153,7 @@ def score(metrics: Sequence[Metric], answers: Sequence[Any], asked: Sequence[Exa
 
 
 def _scored(metric: Metric, rows: Rows) -> Scored:
-    value = Score(metric.name, metric.value(rows), metric.definition, metric.higher_is_better, metric.parts(rows))
+    value = MetricValue(metric.name, metric.value(rows), metric.definition, metric.higher_is_better, metric.parts(rows))
     # Corpus metrics of many examples are slow, and a few hundred draws give a good interval.
     drawn = metric.bootstrap(rows, 1000 if len(rows) * rows.shape[1] < 50_000 else 300)
     low, high = np.quantile(drawn, [0.025, 0.975])
