@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from synthattn.engine import native, thresholds
 from synthattn.engine.call import Call
+from synthattn.engine.native.dropout import draw_seed
 from synthattn.logits import Bias, Logits, LogitTerm, Product, Weight
 from synthattn.masks import Mask
 from synthattn.shapes import Float, Int
@@ -19,14 +20,17 @@ from synthattn.shapes import Float, Int
 
 def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     """Attend by the kernel. Declines where it is not there, cannot do it, or torch's kernels are as fast."""
-    if call.is_tracing or call.dropout > 0.0 or call.logits_per_example < thresholds.COMPILED_LOGITS:
+    if call.is_tracing or call.logits_per_example < thresholds.COMPILED_LOGITS:
         return None
-    terms, value = call.logits.terms, call.values.batch_major()
-    if len(terms) == 1 or all(term.input_independent for term in terms if isinstance(term, Product)):
+    terms = call.logits.terms
+    if all(term.input_independent for term in terms if isinstance(term, Product)):
         return None
+    if len(terms) == 1 and call.dropout == 0.0:
+        return None
+    value = call.values.batch_major()
     if not _takes(terms, value, call.q):
         return None
-    return _run(_KernelSum.of(terms, value, call.q), value, call.mask, call.q)
+    return _run(_KernelSum.of(terms, value, call.q), value, call.mask, call.q, call.dropout)
 
 
 def attend_shared(
@@ -106,7 +110,7 @@ def _takes(terms: Sequence[LogitTerm], value: Float[Tensor, "batch heads k width
 
 
 def _run(
-    sum_: _KernelSum, value: Float[Tensor, "batch heads k width"], mask: Mask, q: int
+    sum_: _KernelSum, value: Float[Tensor, "batch heads k width"], mask: Mask, q: int, dropout: float = 0.0
 ) -> Float[Tensor, "batch heads q width"] | None:
     """Call the kernel. Returns None where there is padding between keys, which it cannot leave out."""
     products, table, weight = sum_
@@ -130,6 +134,8 @@ def _run(
         ends,
         q,
         mask.causal and not mask.per_example,
+        dropout,
+        draw_seed() if dropout > 0.0 else 0,
     )
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from synthattn.engine import second_order
 from synthattn.engine.native import kernel
+from synthattn.engine.native.dropout import kept_weights
 from synthattn.logits import Bias, Logits, LogitTerm, Product
 from synthattn.masks import Mask
 
@@ -22,11 +23,13 @@ def attention(
     ends: Tensor | None,
     q: int,
     causal: bool,
+    dropout: float,
+    seed: int,
 ) -> Tensor:
-    """Return softmax(sum_n scale_n Q_n K_n^T + weight * bias) V."""
+    """Return dropout(softmax(sum_n scale_n Q_n K_n^T + weight * bias)) V."""
     tensors = [value, bias, weight, *queries, *keys]
     trains = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    setting = scales, ends, q, causal
+    setting = scales, ends, q, causal, dropout, seed
     return _Attend.apply(setting, trains, *(None if t is None else kernel.readable(t) for t in tensors))  # pyright: ignore
 
 
@@ -36,11 +39,13 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, setting: Any, trains: bool, *tensors: Tensor | None) -> Tensor:
-        scales, ends, q, causal = setting
+        scales, ends, q, causal, dropout, seed = setting
         value, bias, weight, *features = tensors
         n = len(scales)
         queries, keys = features[:n], features[n:]
-        result, *needed = kernel.ATTEND(value, bias, weight, queries, keys, scales, ends, q, causal, trains)
+        result, *needed = kernel.ATTEND(
+            value, bias, weight, queries, keys, scales, ends, q, causal, dropout, seed, trains
+        )
         if trains:
             ctx.save_for_backward(result, *tensors, *needed)
             ctx.setting, ctx.given = setting, len(tensors)
@@ -48,7 +53,7 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        scales, ends, q, causal = ctx.setting
+        scales, ends, q, causal, dropout, seed = ctx.setting
         result, *rest = ctx.saved_tensors
         tensors, needed = rest[: ctx.given], rest[ctx.given :]
         n, wanted = len(scales), list(ctx.needs_input_grad[2:])
@@ -69,6 +74,8 @@ class _Attend(torch.autograd.Function):
                 ends,
                 q,
                 causal,
+                dropout,
+                seed,
                 wanted,
             )
         )
@@ -77,7 +84,7 @@ class _Attend(torch.autograd.Function):
 
 def _in_torch(setting: Any) -> Callable[..., Tensor]:
     """Return a function that computes in torch's own operations what the kernel computes with these settings."""
-    scales, ends, _, causal = setting
+    scales, ends, q, causal, dropout, seed = setting
 
     def attend(value: Tensor, bias: Tensor | None, weight: Tensor | None, *features: Tensor) -> Tensor:
         n, keep = len(scales), None
@@ -85,8 +92,11 @@ def _in_torch(setting: Any) -> Callable[..., Tensor]:
             first, last = ends.unsqueeze(-1)
             places = torch.arange(value.shape[-2])
             keep = (places >= first) & (places < last)
-        terms: list[LogitTerm] = [Product(q, k, s) for q, k, s in zip(features[:n], features[n:], scales, strict=True)]
+        terms: list[LogitTerm] = [Product(*some) for some in zip(features[:n], features[n:], scales, strict=True)]
         terms += [] if bias is None else [Bias(bias, weight)]
-        return second_order.softmax_times_value(Logits(tuple(terms)), value, Mask(keep, causal))
+        kept, (batch, heads, k, _) = None, value.shape
+        if dropout > 0.0:
+            kept = kept_weights(dropout, seed, (batch, heads, q, k)) / (1.0 - dropout)
+        return second_order.softmax_times_value(Logits(tuple(terms)), value, Mask(keep, causal), kept)
 
     return attend

@@ -85,6 +85,7 @@ def check_attention(
     scales: Sequence[float],
     ends: Tensor | None,
     q: int,
+    dropout: float,
 ) -> None:
     """Refuse arguments of the attention kernel that do not belong together, in one line that names both sizes."""
     check_floats("value", value)
@@ -93,6 +94,8 @@ def check_attention(
     batch, heads, k, _ = value.shape
     if q < 1:
         raise ValueError(f"the number of queries must be at least 1, got {q}")
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
     if not len(queries) == len(keys) == len(scales):
         raise ValueError(
             f"each product needs queries, keys and a scale, got {len(queries)} queries, {len(keys)} keys and "

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from synthattn.engine import memory_pool
 from synthattn.engine.native.checks import check_attention, check_gradient
+from synthattn.engine.native.dropout import highest_kept
 from synthattn.engine.native.library import Backward, Forward, Problem, Rows, block_shape, load, loaded
 from synthattn.shapes import Float, Int
 
@@ -34,13 +35,15 @@ def attend(
     ends: Tensor | None,
     q: int,
     causal: bool,
+    dropout: float,
+    seed: int,
     trains: bool,
 ) -> list[Tensor]:
     """The result, and, where a backward pass may follow, what that needs: for each row the logarithm of its sum of
     exponentials; exponentials, with the peaks that they are relative to, if they are kept."""
     kernel = loaded()
-    check_attention(value, bias, weight, queries, keys, scales, ends, q)
-    problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, backward=False)
+    check_attention(value, bias, weight, queries, keys, scales, ends, q, dropout)
+    problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, dropout, seed, False)
     batch, heads, _, width = value.shape
     result = memory_pool.empty((batch, q, heads, width), value.dtype).transpose(1, 2)
     needed = [memory_pool.empty(tuple(shape), value.dtype) for shape in _needed_shapes(value, queries, q) if trains]
@@ -61,15 +64,17 @@ def attend_backward(
     ends: Tensor | None,
     q: int,
     causal: bool,
+    dropout: float,
+    seed: int,
     wanted: list[bool],
 ) -> list[Tensor]:
     """The gradients that are wanted, in the order value, bias, weight, queries, keys."""
     kernel = loaded()
-    check_attention(value, bias, weight, queries, keys, scales, ends, q)
+    check_attention(value, bias, weight, queries, keys, scales, ends, q, dropout)
     heads, n = value.shape[1], len(scales)
     check_gradient(above, result, needed, value, bias, weight, n, q, wanted, _kept_shape(value, q))
     above, result = readable(above), readable(result)
-    problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, backward=True)
+    problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, dropout, seed, True)
     splits = _splits(heads, torch.get_num_threads())
     to_value, to_bias, to_weight, *to_features = (
         make() if want else None
@@ -128,6 +133,8 @@ class _Problem:
         ends: Tensor | None,
         q: int,
         causal: bool,
+        dropout: float,
+        seed: int,
         backward: bool,
     ) -> None:
         kernel = loaded()
@@ -139,6 +146,8 @@ class _Problem:
         self.arguments.query, self.arguments.key = _all_rows(queries), _all_rows(keys)
         self.arguments.scale = (ctypes.c_float * n)(*scales)
         self.arguments.value, self.arguments.bias = Rows.of(value), Rows.of(bias)
+        self.arguments.factor, self.arguments.limit = 1.0 / (1.0 - dropout), highest_kept(dropout)
+        self.arguments.seed = seed
         self.weight = None if weight is None else weight.reshape(-1).expand(heads).contiguous()
         self.arguments.weight = None if self.weight is None else self.weight.data_ptr()
         self.ends = None if ends is None else ends.contiguous()
@@ -215,6 +224,8 @@ def _fake_attend(
     ends: Tensor | None,
     q: int,
     causal: bool,
+    dropout: float,
+    seed: int,
     trains: bool,
 ) -> list[Tensor]:
     """Make tensors like those of :func:`attend` without computing them, for ``torch.compile`` and ``torch.export``."""
@@ -236,6 +247,8 @@ def _fake_attend_backward(
     ends: Tensor | None,
     q: int,
     causal: bool,
+    dropout: float,
+    seed: int,
     wanted: list[bool],
 ) -> list[Tensor]:
     """Make tensors like those of :func:`attend_backward` without computing them."""
@@ -281,7 +294,7 @@ def _tensors(arguments: Any) -> list[Tensor]:
 _operators = torch.library.Library("synthattn", "DEF")
 _problem = (
     "Tensor value, Tensor? bias, Tensor? weight, Tensor[] queries, Tensor[] keys, float[] scales, Tensor? ends, int q, "
-    "bool causal"
+    "bool causal, float dropout, int seed"
 )
 ATTEND = register(_operators, f"attend({_problem}, bool trains) -> Tensor[]", attend, _fake_attend)
 ATTEND_BACKWARD = register(
