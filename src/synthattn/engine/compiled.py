@@ -1,9 +1,10 @@
-"""Backend: the compiled kernel, for sums of products with a bias in float32 on the CPU.
+"""Backend: the compiled kernel, for products and sums of products with a bias in float32 on the CPU.
 
 Unlike torch's fused kernel it has a gradient for the bias, takes several products of any width, and leaves out padding
 at both ends. It is there where the package was installed with a C compiler at hand, see :mod:`synthattn.engine.native`.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,24 +14,32 @@ from torch import Tensor, nn
 from synthattn.engine import native, thresholds
 from synthattn.engine.call import Call
 from synthattn.engine.native.dropout import draw_seed
+from synthattn.engine.processor import processor
 from synthattn.logits import Bias, Logits, LogitTerm, Product, Weight
 from synthattn.masks import Mask
 from synthattn.shapes import Float, Int
 
 
 def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
-    """Attend by the kernel. Declines where it is not there, cannot do it, or torch's kernels are as fast."""
+    """Attend by the kernel. Declines where it is not there, cannot do it, or torch's kernels are faster."""
     if call.is_tracing or call.logits_per_example < thresholds.COMPILED_LOGITS:
         return None
     terms = call.logits.terms
     if all(term.input_independent for term in terms if isinstance(term, Product)):
         return None
-    if len(terms) == 1 and call.dropout == 0.0:
+    if _is_for_torch(call, terms[0] if len(terms) == 1 else None):
         return None
     value = call.values.batch_major()
     if not _takes(terms, value, call.q):
         return None
     return _run(_KernelSum.of(terms, value, call.q), value, call.mask, call.q, call.dropout)
+
+
+def _is_for_torch(call: Call, lone: LogitTerm | None) -> bool:
+    """Return True if torch's fused kernel takes a call with this term alone, and is at least as fast."""
+    if not isinstance(lone, Product) or lone.query.shape[-1] != call.values.shape[-1] or call.dropout > 0.0:
+        return False
+    return call.logits_per_example < thresholds.PRODUCT_LOGITS.get(processor(), math.inf)
 
 
 def attend_shared(
