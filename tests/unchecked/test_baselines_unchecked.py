@@ -112,7 +112,7 @@ def test_call_of_a_convolution(kind, name, arguments, message):
             {"is_causal": True},
             "linformer cannot be causal: its mixtures hold tokens from the whole input; use vanilla",
         ),
-        ({"offset": 3}, "linformer cannot decode, but offset=3 was given; use vanilla for that"),
+        ({"offset": 3, "memory": X}, "linformer cannot decode, but offset=3 was given; use vanilla for that"),
         ({"attn_mask": MASK}, "linformer takes no attn_mask: queries attend to mixtures; use key_padding_mask"),
         ({"position_bias": MASK}, "linformer takes no position_bias: queries attend to mixtures; leave it out"),
         ({"memory": KEYS}, "linformer takes tokens as memory, this was projected by another layer"),

@@ -73,7 +73,7 @@ def test_the_results_in_the_readme_are_those_of_the_run_that_is_kept():
     from synthattn.render.picture import picture
     from synthattn.render.results import load
 
-    made = runpy.run_path(str(ROOT / "examples" / "update_readme.py"))
+    made = runpy.run_path(str(ROOT / "tools" / "update_readme.py"))
     results = load(ROOT / "docs" / "demo" / "results.json")
     assert results.answer == answer(results), "python tools/update_readme.py docs/demo"
     shown = (ROOT / "README.md").read_text().split(made["BEGIN"])[1].split(made["END"])[0]
@@ -86,7 +86,7 @@ def test_a_comparison_that_is_kept_is_shown_as_it_was():
     from synthattn.render.picture import picture
     from synthattn.render.results import load
 
-    made = runpy.run_path(str(ROOT / "examples" / "update_readme.py"))
+    made = runpy.run_path(str(ROOT / "tools" / "update_readme.py"))
     folder = ROOT / "docs" / "multi30k"
     results = load(folder / "results.json")
     assert results.answer == answer(results), "python tools/update_readme.py docs/multi30k docs/multi30k"
@@ -97,7 +97,7 @@ def test_a_comparison_that_is_kept_is_shown_as_it_was():
 def test_the_figures_on_performance_are_those_of_the_records_that_are_kept():
     from synthattn.bench.page import page
 
-    made = runpy.run_path(str(ROOT / "examples" / "update_performance.py"))
+    made = runpy.run_path(str(ROOT / "tools" / "update_performance.py"))
     found = made["records"]()
     assert len(found) > 0
     shown = (ROOT / "docs" / "performance.md").read_text().split(made["BEGIN"])[1].split(made["END"])[0]

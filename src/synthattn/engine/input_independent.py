@@ -3,6 +3,8 @@
 With the weights P of one head, the results of all examples are a single ``(q, k) @ (k, batch * width)`` product.
 Key padding differs between examples, yet it needs no softmax for each of them: with ``E = exp(logits - row maximum)``
 and the 0/1 mask m of an example, the masked softmax is ``E (m * V) / (E m)``.
+
+Values are feature-major here, ``(heads, width * batch, k)``: no product then needs a copy of them.
 """
 
 from typing import Any
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from synthattn.engine import compiled, memory_pool, second_order, thresholds
 from synthattn.engine.call import Call
-from synthattn.engine.projection import as_feature_major, needs_grad
+from synthattn.engine.projection import needs_grad
 from synthattn.logits import Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Bool, Float
@@ -25,19 +27,18 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     logits, mask, dropout = call.logits, call.mask, call.dropout
     if mask.per_example or not logits.input_independent:
         return None
-    if mask.keep is not None and call.is_tracing:
-        return None  # whether the quotient is safe depends on the data
-    if not call.is_tracing:  # a traced graph would be bound to the sizes
-        if dropout == 0.0 and mask.allowed is None and call.logits_per_example >= thresholds.UNWRITTEN_WEIGHTS:
-            heads = _attend_unwritten(logits, call.values.batch_major(), mask)
-            if heads is not None:
-                return heads
-        if call.q > 1:
-            call.values.feature_major()  # the order in which they are multiplied fastest
-    value = call.values.batch_major()
-    shared = mask.shared(call.q, value.shape[-2], value.device)
+    # Whether the quotient is safe depends on the data. For one query, re-ordering all values costs more than it saves.
+    if mask.keep is not None and (call.is_tracing or call.q == 1):
+        return None
+    batch, _, k, _ = call.values.shape
+    may_stay_unwritten = dropout == 0.0 and mask.allowed is None and not call.is_tracing  # tracing binds no sizes
+    if may_stay_unwritten and call.logits_per_example >= thresholds.UNWRITTEN_WEIGHTS:
+        heads = _attend_unwritten(logits, call.values.batch_major(), mask)
+        if heads is not None:
+            return heads
+    shared = mask.shared(call.q, k, call.values.device)
     if mask.keep is not None:
-        return multiply(exponentials(logits, shared), value, mask, dropout)
+        return multiply(exponentials(logits, shared), call.values.feature_major(), batch, mask, dropout)
     empty = None
     if mask.allowed is not None and shared is not None:
         empty = ~shared.any(-1, keepdim=True)
@@ -46,9 +47,10 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     weights = total.softmax(-1, dtype=torch.promote_types(total.dtype, torch.float32))
     weights = weights if empty is None else weights.masked_fill(empty, 0.0)
     weights = F.dropout(weights, dropout) if dropout > 0.0 else weights
-    if weights.shape[-2] == 1:  # decoding: re-ordering all values would cost more than it saves
+    if weights.shape[-2] == 1:
+        value = call.values.batch_major()
         return weights.to(value.dtype) @ value
-    return _weighted_sum(weights.to(value.dtype), value, mask.causal)
+    return multiply(weights, call.values.feature_major(), batch, Mask(causal=mask.causal), normalized=True)
 
 
 def exponentials(logits: Logits, shared: Bool[Tensor, "q k"] | None) -> Float[Tensor, "heads q k"]:
@@ -63,7 +65,8 @@ def exponentials(logits: Logits, shared: Bool[Tensor, "q k"] | None) -> Float[Te
 
 def multiply(
     exponentials: Float[Tensor, "heads q k"],
-    value: Float[Tensor, "batch heads k width"],
+    features: Float[Tensor, "heads features k"],
+    batch: int,
     mask: Mask,
     dropout: float = 0.0,
     normalized: bool = False,
@@ -72,24 +75,25 @@ def multiply(
 
     ``normalized`` says that the rows of E sum to one.
     """
-    if normalized and mask.keep is None and dropout == 0.0:
-        return _weighted_sum(exponentials.to(value.dtype), value, mask.causal)
-    if value.dtype == torch.float16:  # sums of hundreds of values do not fit: divide before the product as well
+    keep, dtype = mask.keep, features.dtype
+    if normalized and keep is None and dropout == 0.0:
+        return _heads_of(_product(exponentials.to(dtype), features.mT, mask.causal), batch)
+    if dtype == torch.float16:  # sums of hundreds of values do not fit: divide before the product as well
         exponentials = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-    exponentials = exponentials.to(value.dtype)
-    if mask.keep is not None and dropout == 0.0 and not needs_grad(exponentials, value):
-        features = as_feature_major(value)
-        if features is not None and value.dtype in (torch.float32, torch.float64):
-            return _masked_sum(exponentials, features, mask.keep, mask)
-    with torch.autocast(value.device.type, enabled=False):
-        normalizer = _normalizer(exponentials, mask)
-    if normalizer is None:
+    exponentials = exponentials.to(dtype)
+    # In single precision the masks are further columns of the product, so that E, which may be large, is read once.
+    joined = dropout == 0.0 and keep is not None and dtype.itemsize >= 4
+    joined = joined and not torch.is_autocast_enabled(features.device.type)
+    normalizer = None if joined else _normalizer(exponentials, mask)
+    if not joined and normalizer is None:
         return None
+    columns = (features if keep is None else _MaskedFeatures.apply(features, keep, joined)).mT  # pyright: ignore
     weights = F.dropout(exponentials, dropout) if dropout > 0.0 else exponentials
-    return _weighted_sum(weights, value, mask.causal, mask.keep, normalizer)
-
-
-# Weights that are never written ---------------------------------------------------------------------------------
+    product = _product(weights, columns, mask.causal)
+    if joined:
+        product, sums = product[..., :-batch], product[..., -batch:]
+        normalizer = _trusted(sums, features.shape[-1], mask, dtype)
+    return None if normalizer is None else _heads_of(product, batch, normalizer)
 
 
 def _attend_unwritten(
@@ -99,34 +103,37 @@ def _attend_unwritten(
 
     With rows P of the softmax over all keys, ``P (m * V) / (P m)`` is the softmax over those that are kept.
     """
-    keep, number = mask.keep, value.shape[0] * value.shape[-1]
-    columns = _heads_first(value) if keep is None else _MaskedColumns.apply(value, keep)
-    product = compiled.attend_shared(logits, columns, mask.causal)  # pyright: ignore
-    if product is None or keep is None:
-        return None if product is None else _examples_first(product, value)
-    normalizer = _trusted(product[..., number:], value.shape[-2], mask)
-    return None if normalizer is None else _examples_first(product[..., :number], value, normalizer)
+    batch, keep, columns = len(value), mask.keep, value.permute(1, 2, 0, 3)
+    if keep is not None:  # the mask of an example is one more column of its values
+        columns = F.pad(columns, (0, 1), value=1.0) * keep.t().to(value.dtype).unsqueeze(-1)
+    product = compiled.attend_shared(logits, columns.flatten(2), mask.causal)
+    if product is None:
+        return None
+    heads = product.unflatten(-1, (batch, -1)).permute(2, 0, 1, 3)
+    if keep is None:
+        return heads
+    normalizer = _trusted(heads[..., -1].permute(1, 2, 0), value.shape[-2], mask)
+    return None if normalizer is None else heads[..., :-1] / normalizer.permute(2, 0, 1).unsqueeze(-1)
 
 
-class _MaskedColumns(torch.autograd.Function):
-    """Values as one matrix per head, the examples side by side, masked keys zero; then the mask of each example."""
+class _MaskedFeatures(torch.autograd.Function):
+    """Values with zeros for masked keys, followed by the mask of each example if that is wanted."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, keep: Tensor) -> Tensor:
-        (batch, heads, k, width), number = value.shape, len(value) * value.shape[-1]
-        kept = keep.t().to(value.dtype)
+    def forward(ctx: Any, features: Tensor, keep: Tensor, with_masks: bool) -> Tensor:
+        (heads, number, k), batch, kept = features.shape, len(keep), keep.to(features.dtype)
         ctx.save_for_backward(kept)
-        result = _empty((heads, k, number + batch), value)
-        torch.mul(value.permute(1, 2, 0, 3), kept.unsqueeze(-1), out=result[..., :number].view(heads, k, batch, width))
-        result[..., number:] = kept
+        ctx.number = number
+        result = _empty((heads, number + (batch if with_masks else 0), k), features)
+        by_example = heads, number // batch, batch, k
+        torch.mul(features.view(by_example), kept, out=result[:, :number].view(by_example))
+        result[:, number:] = kept[: result.shape[1] - number]
         return result
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None]:  # pyright: ignore
-        (kept,) = ctx.saved_tensors
-        batch = kept.shape[-1]
-        values = grads[0][..., :-batch].unflatten(-1, (batch, -1)).permute(2, 1, 0, 3)  # as projections have them
-        return (values * kept.t()[:, :, None, None]).transpose(1, 2), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        (kept,), (grad,) = ctx.saved_tensors, grads
+        return (grad[:, : ctx.number].unflatten(1, (-1, len(kept))) * kept).flatten(1, 2), None, None
 
 
 # Normalisers ----------------------------------------------------------------------------------------------------
@@ -171,80 +178,19 @@ def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]
     return total if shared is None else total.masked_fill(~shared, float("-inf"))
 
 
-# Products of written weights ------------------------------------------------------------------------------------
+# Products -----------------------------------------------------------------------------------------------------
 
 
-def _weighted_sum(
-    weights: Float[Tensor, "heads q k"],
-    value: Float[Tensor, "batch heads k width"],
-    causal: bool,
-    keep: Bool[Tensor, "batch k"] | None = None,
-    normalizer: Float[Tensor, "heads q #batch"] | None = None,
+def _heads_of(
+    product: Float[Tensor, "heads q features"], batch: int, normalizer: Float[Tensor, "heads q #batch"] | None = None
 ) -> Float[Tensor, "batch heads q width"]:
-    """Return ``weights @ (m * V)`` for every example, divided by the normaliser."""
-    features = as_feature_major(value)
-    if features is None:
-        return _examples_first(_product(weights, _heads_first(value, keep), causal), value, normalizer)
-    batch, heads, k, width = value.shape
-    if keep is not None:
-        whole, kept = features.view(heads, width, batch, k), keep.to(value.dtype)
-        masked = whole * kept if needs_grad(value) else torch.mul(whole, kept, out=_empty(whole.shape, value))
-        features = masked.view(features.shape)
-    product = _product(weights, features.mT, causal).mT.reshape(heads, width, batch, -1)
+    """Return the heads of a product with feature-major values, divided by the normaliser."""
+    whole = product.mT.unflatten(1, (-1, batch))
     if normalizer is not None:
-        normalizer = normalizer.mT.unsqueeze(1).to(product.dtype)
-        product = product / normalizer if needs_grad(product, normalizer) else product.div_(normalizer)
-    return product.permute(2, 0, 3, 1)
-
-
-def _masked_sum(
-    exponentials: Float[Tensor, "heads q k"],
-    features: Float[Tensor, "heads features k"],
-    keep: Bool[Tensor, "batch k"],
-    mask: Mask,
-) -> Float[Tensor, "batch heads q width"] | None:
-    """Return ``E (m * V) / (E m)`` with the masks as further features: E, which may be large, is read once for both."""
-    (heads, number, k), batch, q = features.shape, len(keep), exponentials.shape[-2]
-    kept, by_example = keep.to(features.dtype), (heads, -1, batch, k)
-    joined = _empty((heads, number + batch, k), features)
-    torch.mul(features.view(by_example), kept, out=joined[:, :number].view(by_example))
-    joined[:, number:] = kept
-    product = _product(exponentials, joined.mT, mask.causal).mT
-    normalizer = _trusted(product[:, number:].mT, k, mask, features.dtype)
-    if normalizer is None:
-        return None
-    result = _empty((heads, number // batch, batch, q), features)
-    torch.div(product[:, :number].view(result.shape), normalizer.mT.unsqueeze(1), out=result)
-    return result.permute(2, 0, 3, 1)
-
-
-def _heads_first(value: Tensor, keep: Tensor | None = None) -> Float[Tensor, "heads k columns"]:
-    """Return the values as one matrix per head, the examples side by side, masked keys zero (if they are finite)."""
-    batch, heads, k, width = value.shape
-    columns = value.permute(1, 2, 0, 3)
-    if keep is None:
-        return columns.reshape(heads, k, batch * width)
-    kept = keep.t()[None, :, :, None].to(value.dtype)
-    if needs_grad(value):
-        return (columns * kept).reshape(heads, k, batch * width)
-    result = value.new_empty(heads, k, batch, width)
-    torch.mul(columns, kept, out=result)  # masks and re-orders in one pass
-    return result.view(heads, k, batch * width)
-
-
-def _examples_first(
-    product: Float[Tensor, "heads q columns"], value: Tensor, normalizer: Tensor | None = None
-) -> Float[Tensor, "batch heads q width"]:
-    """Undo :func:`_heads_first` for a product, and divide by the normaliser."""
-    batch, heads, _, width = value.shape
-    result = product.view(heads, product.shape[1], batch, width).permute(2, 0, 1, 3)
-    if normalizer is None:
-        return result
-    normalizer = normalizer.permute(2, 0, 1).unsqueeze(-1)
-    if needs_grad(product, normalizer):
-        return result / normalizer.to(product.dtype)
-    target = product.new_empty(batch, result.shape[2], heads, width).transpose(1, 2)
-    return torch.div(result, normalizer.to(product.dtype), out=target)  # divides and re-orders in one pass
+        divisor = normalizer.mT.unsqueeze(1).to(product.dtype)
+        out = None if needs_grad(product, normalizer) else _empty(whole.shape, product)
+        whole = torch.div(whole, divisor, out=out)
+    return whole.permute(2, 0, 3, 1)
 
 
 def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:

@@ -23,8 +23,8 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     kept = call.constant.cache.get(call.constant, call)
     if kept is None:
         return None
-    call.values.feature_major()  # the order in which they are multiplied fastest
-    return input_independent.multiply(kept.weights, call.values.batch_major(), call.mask, normalized=kept.sum_to_one)
+    features, batch = call.values.feature_major(), call.values.shape[0]
+    return input_independent.multiply(kept.weights, features, batch, call.mask, normalized=kept.sum_to_one)
 
 
 class Kept(NamedTuple):

@@ -76,12 +76,12 @@ class LazyValues:
             self._values = split_heads(project(self.projection, self.source), self.shape[1])
         return self._values
 
-    def feature_major(self) -> Float[Tensor, "heads features k"] | None:
-        """Return the values feature by feature, or None where that would need a copy or change what a hook sees."""
+    def feature_major(self) -> Float[Tensor, "heads features k"]:
+        """Return the values feature by feature, copied where a hook or a cache forbids to project them so."""
         if self._values is None and is_transposable(self.projection, self.source):
             assert isinstance(self.projection, nn.Linear)
             self._values = _transposed_projection(self.projection, self.source, self.shape[1])
-        return as_feature_major(self.batch_major())
+        return self.batch_major().permute(1, 3, 0, 2).flatten(1, 2)
 
 
 def merge_heads(heads: Float[Tensor, "batch heads q width"], projection: nn.Module) -> Float[Tensor, "batch q d_model"]:
