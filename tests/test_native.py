@@ -198,13 +198,14 @@ def test_large_tables_fall_back_where_all_kept_keys_underflow(monkeypatch):
         assert (result is not None) == taken
 
 
-def test_gradients_of_masked_columns():
-    value = torch.randn(2, 3, 5, 7, dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize("joined", [False, True])
+def test_gradients_of_masked_features(joined):
+    features = torch.randn(3, 14, 5, dtype=torch.float64, requires_grad=True)  # 7 of each of two examples
     keep = torch.rand(2, 5) < 0.6
-    assert torch.autograd.gradcheck(lambda v: input_independent._MaskedColumns.apply(v, keep), value)
-    columns = input_independent._MaskedColumns.apply(value, keep)
-    torch.testing.assert_close(columns[..., :14], input_independent._heads_first(value, keep))
-    torch.testing.assert_close(columns[1, :, 14:], keep.t().double())
+    assert torch.autograd.gradcheck(lambda f: input_independent._MaskedFeatures.apply(f, keep, joined), features)
+    found = input_independent._MaskedFeatures.apply(features, keep, joined)
+    torch.testing.assert_close(found[:, :14].view(3, 7, 2, 5), features.view(3, 7, 2, 5) * keep)
+    assert torch.equal(found[1, 14:], keep.double() if joined else torch.empty(0, 5).double())
 
 
 def test_a_digest_sees_every_change():
