@@ -133,19 +133,20 @@ def _run(
     table = mask.added_to(table, value, q)
     if isinstance(weight, float | int):
         weight = value.new_tensor(weight)
-    return native.attention(
-        value,
-        table,
-        weight,
-        [product.query for product in products],
-        [product.key for product in products],
-        [product.scale for product in products],
-        ends,
-        q,
-        mask.causal and not mask.per_example,
-        dropout,
-        draw_seed() if dropout > 0.0 else 0,
+    problem = native.Problem(
+        value=value,
+        bias=table,
+        weight=weight,
+        queries=[product.query for product in products],
+        keys=[product.key for product in products],
+        scales=[product.scale for product in products],
+        ends=ends,
+        q=q,
+        causal=mask.causal and not mask.per_example,
+        dropout=dropout,
+        seed=draw_seed() if dropout > 0.0 else 0,
     )
+    return native.attention(problem)
 
 
 def _ends(keep: Tensor) -> Int[Tensor, "2 batch"] | None:
