@@ -21,7 +21,7 @@ BLUNT = weights(0.0, 0.99, 0.01)
 
 
 def keep(results, row: str, after: list[Histogram]) -> None:
-    entry = Entry("lm1b", "cpu", "news", row, 0, "synthattn", record.Record("done"), before=EVEN, after=after)
+    entry = Entry("lm1b", "cpu", "news", row, 0, "synthattn", record.RunRecord("done"), before=EVEN, after=after)
     entry.save(place(results, "lm1b", "cpu", "news", row.lower().replace(" ", "-")), {})
 
 

@@ -14,7 +14,7 @@ from synthattn.paper.recipe import ONE_ANSWER, slug
 from synthattn.training import record
 
 
-def new_record(rate: float, loss: float, value: float) -> record.Record:
+def new_record(rate: float, loss: float, value: float) -> record.RunRecord:
     settings = {
         "data": {"source": "/home/me/data/ag_news", "vocab_size": 100, "task": "classification"},
         "model": {"preset": "cpu", "fields": {"d_ff": 8, "dropout": 0.2}, "start": None},
@@ -23,7 +23,7 @@ def new_record(rate: float, loss: float, value: float) -> record.Record:
             "warmup": 2, "keep": "last",
         },
     }  # fmt: skip
-    return record.Record(
+    return record.RunRecord(
         "done",
         settings=settings,
         model={"parameters": 1234, "configuration": {"d_ff": 8}},

@@ -334,7 +334,7 @@ def test_sizes_are_those_of_the_model(attention, fields):
     config: SynthesizerConfig = presets.tiny(attention, **fields)
     model = MODELS["seq2seq"](config)
     expected = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
-    assert size.count(config) == expected
+    assert size.count_numbers(config) == expected
 
 
 FORMS = ["{}", "[]", "3", "null", '{"status": 3}', '{"status": "done", "settings": [], "data": {}}', "[" * 9999]
@@ -355,7 +355,7 @@ def test_records_of_another_form(tmp_path, text):
 
 
 def test_a_value_of_another_type_is_named(tmp_path):
-    record.Record(status="done", scores={"bleu": {"value": 3}}).save(tmp_path)
+    record.RunRecord(status="done", scores={"bleu": {"value": 3}}).save(tmp_path)
     saved = json.loads((tmp_path / "record.json").read_text())
     (tmp_path / "record.json").write_text(json.dumps(saved | {"loss": [[1, 2.5], [2, "x"]]}))
     with pytest.raises(ValueError, match=r"loss\[1\]\[1\] must be a whole number or a number, got 'x'"):

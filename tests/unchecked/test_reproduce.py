@@ -17,7 +17,7 @@ from synthattn.paper.recipe import ONE_ANSWER
 from synthattn.paper.recipes import TABLES, recipe
 from synthattn.training import record
 from synthattn.training import run as run_module
-from synthattn.training.progress import Quiet
+from synthattn.training.progress import Display
 from synthattn.training.settings import as_dict
 
 # A run that fails leaves the file of its curves to the garbage collector.
@@ -110,7 +110,7 @@ def test_what_is_there_is_not_mixed_with_new_runs_unasked(place):
 
 def test_the_best_rate_is_taken_for_all(place):
     chosen = recipe("translation", "tiny")
-    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Display())
     part = chosen.parts[0]
     tried = {rate: entries.load(execution.kept(Job(part, part.baseline, 0, rate))) for rate in part.rates}
     best = min(tried, key=lambda rate: tried[rate].record.validation[-1][1])
@@ -267,7 +267,7 @@ def test_a_recipe_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch
 
 def test_data_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch):
     chosen = recipe("lm1b", "tiny")
-    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Display())
     part = chosen.parts[0]
     prepared = execution.prepared(part, part.settings)
     execution._check_data(part, prepared.facts)
@@ -279,7 +279,7 @@ def test_data_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch):
 def test_other_tokens_of_the_same_data_are_not_mixed_with_old_runs(place, monkeypatch):
     """As another release of the tokenizer's library would make them: perplexities of tokens would not compare."""
     chosen = recipe("lm1b", "tiny")
-    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Display())
     part = chosen.parts[0]
     facts = execution.prepared(part, part.settings).facts
     (counts,) = facts["train"]
@@ -294,14 +294,14 @@ def test_other_tokens_of_the_same_data_are_not_mixed_with_old_runs(place, monkey
 
 def test_a_run_that_was_stopped_does_not_go_on_with_other_data(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
-    execution = Execution(recipe("lra", "tiny"), Folders(tmp_path / "out", tmp_path / "work"), lambda name: Quiet())
+    execution = Execution(recipe("lra", "tiny"), Folders(tmp_path / "out", tmp_path / "work"), lambda name: Display())
     part = execution.recipe.parts[0]
     job = Job(part, part.baseline, 0, part.rates[0])
     settings, folder = execution.settings(job), execution.run_folder(job)
     folder.mkdir(parents=True)
     facts = execution.prepared(part, settings).facts
     other = facts | {"sources": dict.fromkeys(facts["sources"], "another fingerprint")}
-    record.Record(status="stopped", settings=as_dict(settings), data=other).save(folder)
+    record.RunRecord(status="stopped", settings=as_dict(settings), data=other).save(folder)
     with pytest.raises(ValueError, match=f"has changed since {folder} was begun; name another --output and --work"):
         execution.run(job)
 
@@ -309,7 +309,7 @@ def test_a_run_that_was_stopped_does_not_go_on_with_other_data(tmp_path, monkeyp
 def test_vectors_of_words_are_made_before_they_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     chosen = recipe("generation", "tiny")
-    execution = Execution(chosen, Folders(tmp_path / "out", tmp_path / "work"), lambda name: Quiet())
+    execution = Execution(chosen, Folders(tmp_path / "out", tmp_path / "work"), lambda name: Display())
     part = next(part for part in chosen.parts if part.vectors)
     settings = execution.settings(Job(part, part.baseline, 0, rate=1e-3))
     assert Path(str(settings.evaluation.vectors)).is_file()

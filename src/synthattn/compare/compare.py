@@ -33,12 +33,12 @@ from synthattn.render.results import load as load_results
 from synthattn.saved_file import one_line, read_dataclass, read_yaml, restore
 from synthattn.synthesizers import FAMILY
 from synthattn.training import record
+from synthattn.training.best_constant_answer import answers_are_chosen, best_constant_answer
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import load_rows, metrics_of
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
-from synthattn.training.one_answer import one_answer, says_something
 from synthattn.training.prepare import Prepared, check_same_data
-from synthattn.training.progress import Display, Quiet
+from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, check_names, decided_fields, prepare_data, train
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
 
@@ -188,7 +188,7 @@ def compare(
     """
     check_names(folder, comparison.settings)
     with locked_folder(folder):
-        return _compare(comparison, folder, display or (lambda name: Quiet()), command, resume)
+        return _compare(comparison, folder, display or (lambda name: Display()), command, resume)
 
 
 def _compare(
@@ -237,8 +237,8 @@ def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         "longest input": f"{prepared.longest:,} tokens",
     }
     floor = {}
-    if says_something(prepared.parts):
-        scored = one_answer(prepared.parts, settings.evaluation, settings.data.train_examples).scored
+    if answers_are_chosen(prepared.parts):
+        scored = best_constant_answer(prepared.parts, settings.evaluation, settings.data.train_examples).scored
         floor = {name: one.score.value for name, one in scored.items()}
         facts["one answer for all"] = ", ".join(f"{name} {value:.2f}" for name, value in floor.items())
     return Results(
@@ -332,7 +332,7 @@ def _collect(state: _State) -> None:
     _write(state)
 
 
-def _records(state: _State, variant: Variant) -> list[record.Record]:
+def _records(state: _State, variant: Variant) -> list[record.RunRecord]:
     runs = [state.run(variant.attention, seed) for seed in range(state.comparison.seeds)]
     return [record.load(run) for run in runs if (run / record.FILE).is_file()]
 
@@ -343,7 +343,7 @@ def _rows(state: _State, variant: Variant) -> dict[int, dict[str, Any]]:
     return {seed: rows for seed, rows in found.items() if rows}
 
 
-def _add_run(variant: Variant, found: record.Record) -> None:
+def _add_run(variant: Variant, found: record.RunRecord) -> None:
     variant.parameters = found.model.get("parameters")
     variant.training_seconds = found.times.get("training_seconds")
     # A loss that is no number any more says why a run failed; a curve cannot show it, nor JSON hold it.
@@ -356,7 +356,7 @@ def _add_run(variant: Variant, found: record.Record) -> None:
 def _score(
     state: _State,
     variant: Variant,
-    done: Sequence[record.Record],
+    done: Sequence[record.RunRecord],
     metrics: Mapping[str, Any],
     rows: Mapping[int, dict[str, Any]],
     base: Mapping[int, dict[str, Any]],

@@ -45,7 +45,7 @@ class Entry:
     row: str
     seed: int
     command: str
-    record: record.Record
+    record: record.RunRecord
     gigaflop: float | None = None
     speed: tuple[float, float, float] | None = None
     before: list[Histogram] = field(default_factory=list)

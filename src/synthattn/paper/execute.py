@@ -22,8 +22,8 @@ from synthattn.paper.recipes import recipe
 from synthattn.render.results import Histogram
 from synthattn.tasks.encoding import examples
 from synthattn.training import record
+from synthattn.training.best_constant_answer import best_constant_answer
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
-from synthattn.training.one_answer import one_answer
 from synthattn.training.prepare import Prepared, check_same_data, open_parts
 from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
@@ -198,10 +198,10 @@ class Execution:
         parts = open_parts(settings.data)
         facts = {"sources": {part.source.name: part.source.fingerprint() for part in parts}}
         self._check_data(job.part, facts)
-        scored = one_answer(parts, settings.evaluation, settings.data.train_examples)
+        scored = best_constant_answer(parts, settings.evaluation, settings.data.train_examples)
         kept.with_suffix("").mkdir(parents=True, exist_ok=True)
         scored.save(kept.with_suffix(""))
-        found = record.Record(
+        found = record.RunRecord(
             "done",
             command=self.command(job),
             settings=self._kept_settings(job),
@@ -341,7 +341,7 @@ class Execution:
             raise _NotYetError(f"the record of {row.name} is there, but its model is not in {model}; train it again")
         return model
 
-    def _entry(self, job: Job, found: record.Record) -> Entry:
+    def _entry(self, job: Job, found: record.RunRecord) -> Entry:
         return Entry(
             self.recipe.table,
             self.recipe.scale,
