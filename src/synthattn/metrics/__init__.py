@@ -1,7 +1,7 @@
-"""Scores, each with its exact definition."""
+"""Metrics, each with an exact definition of its score."""
 
 from synthattn.metrics.averages import glue_average, superglue_average
-from synthattn.metrics.base import Metric, Rows, Score
+from synthattn.metrics.base import Metric, MetricValue, Rows
 from synthattn.metrics.bleu import Bleu, BleuN, TokenizedBleu
 from synthattn.metrics.chrf import ChrF
 from synthattn.metrics.cider import CiderD
@@ -28,6 +28,7 @@ __all__ = [
     "Matthews",
     "Meteor",
     "Metric",
+    "MetricValue",
     "MultiRcExactMatch",
     "MultiRcF1",
     "Pearson",
@@ -36,7 +37,6 @@ __all__ = [
     "ReCoRDF1",
     "Rouge",
     "Rows",
-    "Score",
     "Spearman",
     "TokenizedBleu",
     "glue_average",

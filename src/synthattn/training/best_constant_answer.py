@@ -1,4 +1,4 @@
-"""What whoever gives the same answer to every question can score at best: a floor for models that have learned."""
+"""Score the best constant answer, a floor for models that have learned something."""
 
 import itertools
 import time
@@ -8,28 +8,29 @@ from collections.abc import Mapping, Sequence
 from synthattn.tasks.base import Example
 from synthattn.tasks.encoding import examples
 from synthattn.training.evaluation import Evaluation, merged, score
-from synthattn.training.prepare import Part
+from synthattn.training.prepare import TaskData
 from synthattn.training.settings import EvaluationSettings
 
 CANDIDATES = 30
-"""Answers that are tried, the most frequent ones of training."""
+"""Maximum number of answers that are tried: the most frequent ones in training."""
 
 
-def says_something(parts: Sequence[Part]) -> bool:
-    """Whether the score of one answer is worth knowing: that of one sentence for all translations is not."""
+def answers_are_chosen(parts: Sequence[TaskData]) -> bool:
+    """Return True if a constant answer may score well, that is if all tasks choose from given answers."""
     return all(part.task.chooses for part in parts)
 
 
-def one_answer(parts: Sequence[Part], settings: EvaluationSettings, train_examples: int | None = None) -> Evaluation:
-    """Score, for each task, the answer that is best when it is given to every question, with hindsight.
+def best_constant_answer(
+    parts: Sequence[TaskData], settings: EvaluationSettings, train_examples: int | None = None
+) -> Evaluation:
+    """Score, for each task, the answer that scores best when it is given to every question.
 
-    Not the most frequent: where the classes of training are as many of each, it would be chance which one that is, and
-    F1 may have another favourite.
+    The most frequent answer would not do: balanced classes make it a matter of chance, and F1 may prefer another one.
 
     Args:
         parts: tasks and their data.
-        settings: what is scored.
-        train_examples: how many of the training split are learned from, and answers taken from; all unless given.
+        settings: settings of the evaluation.
+        train_examples: number of training examples from which answers are taken; all by default.
     """
     started = time.monotonic()
     result = Evaluation({})
@@ -49,7 +50,7 @@ def one_answer(parts: Sequence[Part], settings: EvaluationSettings, train_exampl
     return result
 
 
-def _candidates(part: Part, limit: int | None) -> list[str]:
+def _candidates(part: TaskData, limit: int | None) -> list[str]:
     learned = itertools.islice(examples(part.task, part.source, "train", training=True), limit)
     found = [answer for answer, _ in Counter(example.target for example in learned).most_common(CANDIDATES)]
     if not found:
@@ -57,12 +58,12 @@ def _candidates(part: Part, limit: int | None) -> list[str]:
     return found
 
 
-def _said(part: Part, answer: str, asked: Sequence[Example]) -> list[object]:
+def _said(part: TaskData, answer: str, asked: Sequence[Example]) -> list[object]:
     return [part.task.parse(answer, example) for example in asked]
 
 
-def _value(part: Part, answer: str, asked: Mapping[str, Sequence[Example]]) -> float:
-    """The mean over all metrics of the task."""
+def _value(part: TaskData, answer: str, asked: Mapping[str, Sequence[Example]]) -> float:
+    """Return the mean of all metrics of the task for one answer."""
     values = [
         metric(_said(part, answer, questions), [example.reference for example in questions]).value
         for questions in asked.values()
