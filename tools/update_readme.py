@@ -13,10 +13,10 @@ import re
 import sys
 from pathlib import Path
 
+from synthattn.compare.results import Results, load
 from synthattn.compare.verdict import answer
 from synthattn.render import tables
 from synthattn.render.picture import picture
-from synthattn.render.results import Results, load
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "docs" / "demo"
@@ -48,7 +48,7 @@ def slim(results: Results) -> Results:
         dataclasses.replace(variant, heads=[], histograms=[], loss_curve=[], validation_curve=[], samples=[])
         for variant in results.variants
     ]
-    return dataclasses.replace(results, variants=variants, samples=[])
+    return dataclasses.replace(results, rows=variants, samples=[])
 
 
 def without_folders(text: str, source: str) -> str:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from synthattn.compare.results import Difference
 from synthattn.compare.statistics import adjust, remembered, score, student_quantile, student_tails
 from synthattn.metrics.base import Metric, Rows
-from synthattn.render.results import Difference
 
 
 class Mean(Metric):

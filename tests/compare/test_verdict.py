@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from synthattn.compare.results import Difference, Metric, Results, Score, Variant
 from synthattn.compare.verdict import answer
-from synthattn.render.results import Difference, Metric, Results, Score, Variant
 
 
 def variant(

@@ -1,21 +1,21 @@
 """Verdicts follow from numbers: made-up rows whose truth is known, and the paper's own numbers."""
 
 import pytest
+from sample_outcome import new_part, new_row
 
+from synthattn.compare.plan import ONE_ANSWER
+from synthattn.compare.results import Difference, Metric, Results, Score
 from synthattn.paper import evidence
 from synthattn.paper.claims import CLAIMS, Gap, Number, better, faster, verdicts, within
-from synthattn.paper.outcome import Part, Row, Speed
-from synthattn.paper.recipe import ONE_ANSWER, SCALES
-from synthattn.paper.recipes import TABLES, recipe
-from synthattn.render.results import Difference, Metric, Score
+from synthattn.paper.recipes import SCALES, TABLES, recipe
 
 
-def part(higher: bool = True, values: tuple[float, float] = (27.0, 28.0)) -> Part:
+def part(higher: bool = True, values: tuple[float, float] = (27.0, 28.0)) -> Results:
     rows = [
-        Row(name, name.lower(), name.lower(), scores={"score": Score(value, value, value, [value])})
+        new_row(name, name.lower(), name.lower(), scores={"score": Score(value, value, value, [value])})
         for name, value in zip(("A", "B"), values, strict=True)
     ]
-    return Part("here", "Here", "cpu", "A", {"score": Metric("made up", higher)}, rows)
+    return new_part("here", "Here", "cpu", "A", {"score": Metric("made up", higher)}, rows)
 
 
 def apart(low: float, high: float, seeds: int = 1):
@@ -107,7 +107,8 @@ def test_another_row_than_the_baseline_may_have_learned_nothing():
 )
 def test_faster(speed, judgement):
     found = part()
-    found.rows[0].speed, found.rows[1].speed = Speed(1.0, 1.0, 1.0), Speed(*speed)
+    found.rows[0].training_speed, found.rows[1].training_speed = 1.0, speed[0]
+    found.rows[1].spread = {"training_speed": list(speed[1:])}
     claim = faster("B is 60 % faster.", "Table 0", "here", "B", "A", 1.6)
     assert claim.ours(found, apart(0, 0))[0] == judgement
 
@@ -180,9 +181,9 @@ def test_claims_are_about_rows_that_there_are():
         known = {part.name: part for scale in SCALES for part in recipe(table, scale).parts}
         for claim in claims:
             chosen = known[claim.part]
-            rows = [Row(row.name, row.key, row.attention, speed=Speed(9.0, 9.0, 9.0)) for row in chosen.rows]
+            rows = [new_row(row.name, row.key, row.attention, speed=(9.0, 9.0, 9.0)) for row in chosen.rows]
             names = {row.name for row in rows}
-            found = Part(claim.part, "", "cpu", chosen.baseline.name, {chosen.metrics[0]: Metric("", True)}, rows)
+            found = new_part(claim.part, "", "cpu", chosen.baseline.name, {chosen.metrics[0]: Metric("", True)}, rows)
             found.metrics |= {name: Metric("", True) for name in chosen.metrics}
             asked: set[str] = set()
 

@@ -10,12 +10,12 @@ from html import unescape
 from typing import Any
 
 import pytest
-from sample_outcome import HOSTILE, PLAIN, sample_outcome, score
+from sample_outcome import HOSTILE, PLAIN, new_part, new_row, sample_outcome, score
 
 from page_reader import Reader
-from synthattn.paper.outcome import JUDGEMENTS, Outcome, Part, Row, Run, Verdict
+from synthattn.compare.results import Metric, Run
+from synthattn.paper.outcome import JUDGEMENTS, Outcome, Verdict
 from synthattn.paper.page import Gap, differences, page
-from synthattn.render.results import Metric
 
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
 BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)
@@ -229,10 +229,19 @@ def test_a_row_that_failed_after_its_first_seed_says_so_and_keeps_its_score():
 @pytest.mark.parametrize(
     "part",
     [
-        Part("p", "t", "tiny", "none", {}, []),
-        Part("p", "t", "cpu", "none", {"m": Metric("", True)}, [Row("a", "a", "vanilla"), Row("b", "b", "dense")]),
-        Part("p", "t", "paper", "a", {}, [Row("a", "a", "vanilla", status="done", parameters=7, gigaflop=0.5)]),
-        Part("p", "t", "else", "a", {"m": Metric("", False)}, [Row("a", "a", "vanilla", runs=[Run(1, "r", "c", 0.0)])]),
+        new_part("p", "t", "tiny", "none", {}, []),
+        new_part(
+            "p", "t", "cpu", "none", {"m": Metric("", True)}, [new_row("a", "a", "vanilla"), new_row("b", "b", "dense")]
+        ),
+        new_part("p", "t", "paper", "a", {}, [new_row("a", "a", "vanilla", status="done", parameters=7, gigaflop=0.5)]),
+        new_part(
+            "p",
+            "t",
+            "else",
+            "a",
+            {"m": Metric("", False)},
+            [new_row("a", "a", "vanilla", runs=[Run(1, "r", "c", 0.0)])],
+        ),
     ],
     ids=["nothing", "all missing", "no metric", "run without a score"],
 )
@@ -245,8 +254,10 @@ def test_little_is_enough(part):
 def test_a_part_that_was_only_looked_at_has_no_table():
     outcome = sample_outcome()
     part = outcome.parts[0]
-    rows = [Row(row.name, row.key, row.attention, status="done", look=row.look, runs=row.runs[:1]) for row in part.rows]
-    text = page(Outcome("analysis", "title", [Part("p", "t", "cpu", part.baseline, {}, rows)]))
+    rows = [
+        new_row(row.name, row.key, row.attention, status="done", look=row.look, runs=row.runs[:1]) for row in part.rows
+    ]
+    text = page(Outcome("analysis", "title", [new_part("p", "t", "cpu", part.baseline, {}, rows)]))
     assert "<table" not in text
     assert text.count('class="before"') == 3 * 4
     assert text.count(".json") == 3
@@ -255,7 +266,7 @@ def test_a_part_that_was_only_looked_at_has_no_table():
 def test_nothing_is_enough():
     assert Reader(page(Outcome("table", "title", []))).sections() == set()
     verdict = Verdict("claim", "abstract", "part", "cpu", "not run", "nothing was run")
-    assert "part, cpu" in Reader(page(Outcome("table", "title", [], [verdict]))).text("p")
+    assert "part, cpu" in Reader(page(Outcome("table", "title", [], verdicts=[verdict]))).text("p")
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium to be found")

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from report_helpers import sample_results
 
+from synthattn.compare.results import Results, Variant
 from synthattn.render.page import page
-from synthattn.render.results import Results, Variant
 
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
 BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)

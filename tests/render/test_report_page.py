@@ -9,8 +9,8 @@ import pytest
 from report_helpers import sample_results
 
 from page_reader import Reader
+from synthattn.compare.results import Metric, Published, Results, Sample, Score, Variant
 from synthattn.render.page import page
-from synthattn.render.results import Metric, Published, Results, Sample, Score, Variant
 
 HOSTILE = "</script></style>--><img src=x onerror=\"alert('x')\">&amp;<svg onload=alert(1)>"
 

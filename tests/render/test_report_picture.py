@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from report_helpers import sample_results
 
+from synthattn.compare.results import Metric, Results, Score, Variant
 from synthattn.render.picture import COSTS, Axis, Point, picture, place_labels, scatter
-from synthattn.render.results import Metric, Results, Score, Variant
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,7 +9,7 @@ import math
 import pytest
 from report_helpers import sample_results
 
-from synthattn.render.results import Difference, Metric, Published, Results, Score, Variant
+from synthattn.compare.results import Difference, Metric, Published, Results, Score, Variant
 from synthattn.render.tables import chance, csv_table, digits, duration, markdown, megabytes, quantity, signed, times
 
 SMALL = Results(

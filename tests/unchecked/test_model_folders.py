@@ -355,7 +355,7 @@ def test_records_of_another_form(tmp_path, text):
 
 
 def test_a_value_of_another_type_is_named(tmp_path):
-    record.Record(status="done", scores={"bleu": {"value": 3}}).save(tmp_path)
+    record.RunRecord(status="done", scores={"bleu": {"value": 3}}).save(tmp_path)
     saved = json.loads((tmp_path / "record.json").read_text())
     (tmp_path / "record.json").write_text(json.dumps(saved | {"loss": [[1, 2.5], [2, "x"]]}))
     with pytest.raises(ValueError, match=r"loss\[1\]\[1\] must be a whole number or a number, got 'x'"):

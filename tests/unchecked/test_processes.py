@@ -204,10 +204,11 @@ def test_all_processes_stop_at_the_same_step(both):
 
 
 def test_a_table(both):
-    from synthattn.paper import entries
 
     records = both / "table" / "records" / "lm1b" / "tiny" / "news"
-    found = {str(path.relative_to(records)): entries.load(path).record for path in sorted(records.rglob("*.json"))}
+    found = {
+        str(path.relative_to(records)): study_records.load(path).record for path in sorted(records.rglob("*.json"))
+    }
     assert set(found) == {"rates/0.001.json", "rates/0.003.json", "transformer-0.json", "random-0.json"}
     assert {one.status for one in found.values()} == {"done"}
     assert (both / "table" / "README.md").is_file()

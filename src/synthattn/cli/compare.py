@@ -20,8 +20,9 @@ from synthattn.cli.memory import keep_memory
 from synthattn.cli.settings import command, gather, new_folder
 from synthattn.cli.specs import split
 from synthattn.compare.compare import Comparison, compare, load_comparison
+from synthattn.compare.results import Results, Variant
+from synthattn.paper.published import published
 from synthattn.render import tables
-from synthattn.render.results import Results, Variant
 from synthattn.synthesizers import FAMILY
 from synthattn.terminal import SafeConsole
 from synthattn.training.progress import Bar, Display, Lines, Quiet, new_progress
@@ -67,7 +68,9 @@ def run(
     # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        results = compare(comparison, folder, shown, command(), resume is not None)
+        data = comparison.settings.data
+        beside = published(data.task, data.source)
+        results = compare(comparison, folder, shown, command(), resume is not None, beside)
     except (Stopped, KeyboardInterrupt):
         close()
         again = f"synthattn compare --resume {shlex.quote(str(folder))}"

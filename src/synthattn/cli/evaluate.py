@@ -23,7 +23,7 @@ from synthattn.training import record
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import Scored, evaluate, merged, score, similarities
 from synthattn.training.model import check_classes, check_kind, class_names, load, load_tokenizer_of, placed
-from synthattn.training.prepare import Part, open_for_evaluation
+from synthattn.training.prepare import TaskData, open_for_evaluation
 from synthattn.training.progress import display
 from synthattn.training.run import SETTINGS, final_model, saved_settings
 from synthattn.training.settings import Settings, as_dict, from_dict, put
@@ -116,7 +116,7 @@ def _place(source: str) -> Path:
 
 def _parts(
     model: SynthesizerPreTrainedModel, folder: Path, settings: Settings, learned: Collection[str] | None
-) -> list[Part]:
+) -> list[TaskData]:
     """The data, once the model is known to be one for it."""
     tasks = find_tasks(settings.data.task)
     kind = tasks[0].kind
@@ -167,7 +167,7 @@ def _score_file(
     }
 
 
-def _only_texts(part: Part) -> None:
+def _only_texts(part: TaskData) -> None:
     if part.task.kind not in ("seq2seq", "classification"):
         raise ValueError(f"{part.task.name} scores a text by its probability, which a file of predictions lacks")
 

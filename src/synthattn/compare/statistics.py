@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from synthattn.compare.results import Difference, Score
 from synthattn.metrics.base import Metric, Rows
-from synthattn.render.results import Difference, Score
 
 Numbers = NDArray[np.float64]
 

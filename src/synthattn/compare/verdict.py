@@ -1,6 +1,6 @@
 """The answer in words, from the figures alone."""
 
-from synthattn.render.results import Results, Score, Variant
+from synthattn.compare.results import Results, Score, Variant
 
 CERTAIN = 0.05
 """The p-value below which a difference counts as real."""

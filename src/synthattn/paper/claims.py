@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from synthattn.paper.outcome import Judgement, Kind, Part, Row, Verdict
-from synthattn.paper.recipe import ONE_ANSWER
-from synthattn.render.results import Difference
+from synthattn.compare.plan import ONE_ANSWER
+from synthattn.compare.results import Difference, Results, Variant
+from synthattn.paper.outcome import Judgement, Kind, Verdict
 from synthattn.render.tables import digits
 
 
@@ -74,8 +74,8 @@ class Claim:
     text: str
     where: str
     part: str
-    ours: Callable[[Part, Apart], Finding]
-    theirs: Callable[[Part, Printed], tuple[bool, str] | None]
+    ours: Callable[[Results, Apart], Finding]
+    theirs: Callable[[Results, Printed], tuple[bool, str] | None]
 
     @property
     def kind(self) -> Kind:
@@ -92,7 +92,7 @@ LONG_RANGE_ARENA = "Long Range Arena"
 def better(text: str, where: str, part: str, row: str, than: str, metric: str = "") -> Claim:
     """One row beats another in a metric, the main one unless given: the difference's interval does not include zero."""
 
-    def ours(found: Part, apart: Apart) -> Finding:
+    def ours(found: Results, apart: Apart) -> Finding:
         name = metric or main_metric(found)
         gap = apart(row, than, name)
         if gap is None:
@@ -107,7 +107,7 @@ def better(text: str, where: str, part: str, row: str, than: str, metric: str = 
             return Finding("does not hold", f"{said}; all of the interval is worse", gap.seeds)
         return Finding("undecided", f"{said}; the interval includes zero", gap.seeds)
 
-    def theirs(found: Part, printed: Printed) -> tuple[bool, str] | None:
+    def theirs(found: Results, printed: Printed) -> tuple[bool, str] | None:
         name = metric or main_metric(found)
         pair = _pair(found, printed, row, than, name)
         return pair and (_loss(found, name, pair) < 0, _numbers(row, than, pair))
@@ -118,7 +118,7 @@ def better(text: str, where: str, part: str, row: str, than: str, metric: str = 
 def within(text: str, where: str, part: str, row: str, of: str, share: float, metric: str = "") -> Claim:
     """One row is at most so much worse than another, as a share of the other's score: a test of non-inferiority."""
 
-    def ours(found: Part, apart: Apart) -> Finding:
+    def ours(found: Results, apart: Apart) -> Finding:
         name = metric or main_metric(found)
         gap = apart(row, of, name)
         if gap is None:
@@ -134,7 +134,7 @@ def within(text: str, where: str, part: str, row: str, of: str, share: float, me
             return Finding("does not hold", f"{said}; all of the interval is worse than that", gap.seeds)
         return Finding("undecided", f"{said}; the interval has both", gap.seeds)
 
-    def theirs(found: Part, printed: Printed) -> tuple[bool, str] | None:
+    def theirs(found: Results, printed: Printed) -> tuple[bool, str] | None:
         name = metric or main_metric(found)
         pair = _pair(found, printed, row, of, name)
         return pair and (_loss(found, name, pair) <= share * _plain(pair[1]), _numbers(row, of, pair))
@@ -145,7 +145,7 @@ def within(text: str, where: str, part: str, row: str, of: str, share: float, me
 def faster(text: str, where: str, part: str, row: str, than: str, factor: float) -> Claim:
     """A training step of one row is so much faster than another's; both were timed in turn with the baseline."""
 
-    def ours(found: Part, apart: Apart) -> Finding:
+    def ours(found: Results, apart: Apart) -> Finding:
         one, other = row_of(found, row), row_of(found, than)
         if one is None or other is None or one.speed is None or other.speed is None:
             return Finding("not run", f"{row} and {than} have not both been timed")
@@ -158,19 +158,19 @@ def faster(text: str, where: str, part: str, row: str, than: str, factor: float)
             return Finding("holds", said)
         return Finding("does not hold" if high < factor else "undecided", said)
 
-    def theirs(found: Part, printed: Printed) -> tuple[bool, str] | None:
+    def theirs(found: Results, printed: Printed) -> tuple[bool, str] | None:
         pair = _pair(found, printed, row, than, "speed")
         return pair and (pair[0].value / pair[1].value >= factor, _numbers(row, than, pair))
 
     return Claim(text, where, part, ours, theirs)
 
 
-def verdicts(table: str, parts: Sequence[tuple[Part, Apart, Printed]]) -> list[Verdict]:
+def verdicts(table: str, parts: Sequence[tuple[Results, Apart, Printed]]) -> list[Verdict]:
     """All claims about a table, judged on each of its parts that has been run."""
     return [verdict for claim in CLAIMS.get(table, ()) for verdict in _judged(claim, parts)]
 
 
-def _judged(claim: Claim, parts: Sequence[tuple[Part, Apart, Printed]]) -> Iterator[Verdict]:
+def _judged(claim: Claim, parts: Sequence[tuple[Results, Apart, Printed]]) -> Iterator[Verdict]:
     for found, apart, printed in parts:
         if found.name == claim.part:
             ours = claim.ours(found, apart)
@@ -194,15 +194,15 @@ SAME = {"bleu": "tokenized-bleu"}
 """Metrics that the paper has in another form than our main one."""
 
 
-def main_metric(part: Part) -> str:
+def main_metric(part: Results) -> str:
     return next(iter(part.metrics), "")
 
 
-def row_of(part: Part, name: str) -> Row | None:
+def row_of(part: Results, name: str) -> Variant | None:
     return next((row for row in part.rows if row.name == name), None)
 
 
-def _nothing_learned(part: Part, apart: Apart, metric: str, gap: Gap, row: str, than: str) -> Finding | None:
+def _nothing_learned(part: Results, apart: Apart, metric: str, gap: Gap, row: str, than: str) -> Finding | None:
     """Of models that cannot be told from one answer for all, nothing can be said; nor against such a baseline."""
     floors = {name: apart(name, ONE_ANSWER.name, metric) for name in (row, than)}
     floor = next((one.than for one in floors.values() if one is not None), None)
@@ -214,7 +214,7 @@ def _nothing_learned(part: Part, apart: Apart, metric: str, gap: Gap, row: str, 
     return Finding("undecided", said, gap.seeds)
 
 
-def _gain(part: Part, metric: str, difference: Difference) -> tuple[float, float]:
+def _gain(part: Results, metric: str, difference: Difference) -> tuple[float, float]:
     """The interval, with more being better."""
     if part.metrics[metric].higher_is_better:
         return difference.low, difference.high
@@ -232,7 +232,7 @@ def read_beside(metric: str, published: Sequence[str]) -> str:
     return metric if metric in published else SAME.get(metric, metric)
 
 
-def _pair(part: Part, printed: Printed, row: str, than: str, metric: str) -> tuple[Number, Number] | None:
+def _pair(part: Results, printed: Printed, row: str, than: str, metric: str) -> tuple[Number, Number] | None:
     """The published numbers of two rows."""
     if metric != "speed":
         metric = read_beside(metric, list(part.published_metrics))
@@ -244,7 +244,7 @@ def _plain(number: Number) -> float:
     return math.exp(number.value) if number.logarithm else number.value
 
 
-def _loss(part: Part, metric: str, pair: tuple[Number, Number]) -> float:
+def _loss(part: Results, metric: str, pair: tuple[Number, Number]) -> float:
     one, other = map(_plain, pair)
     return other - one if part.metrics[metric].higher_is_better else one - other
 

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from synthattn.bench.plots import shortened
-from synthattn.paper.outcome import Part
+from synthattn.compare.results import Results as Part
 from synthattn.render.document import escape
 from synthattn.render.picture import COLOURS, LETTER, Axis, svg_frame, svg_line, svg_text
 from synthattn.render.tables import signed, whole
@@ -17,7 +17,7 @@ APART = 15.0
 
 def gaps(part: Part) -> dict[str, Curve]:
     """By row, its validation loss less that of the baseline, of the first seed; where both were looked at."""
-    curves = {row.name: {int(step): loss for step, loss in row.validation} for row in part.rows}
+    curves = {row.name: {int(step): loss for step, loss in row.validation_curve} for row in part.rows}
     base = curves.get(part.baseline, {})
     found = {
         name: [(step, loss - base[step]) for step, loss in curve.items() if step in base]

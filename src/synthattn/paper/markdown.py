@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from synthattn.compare.results import FILE, Score
+from synthattn.compare.results import PublishedNumber as Published
+from synthattn.compare.results import Results as Part
+from synthattn.compare.results import Variant as Row
 from synthattn.paper import learning
 from synthattn.paper.claims import main_metric, read_beside
-from synthattn.paper.outcome import FILE, JUDGEMENTS, Outcome, Part, Published, Row, Verdict
+from synthattn.paper.outcome import JUDGEMENTS, Outcome, Verdict
 from synthattn.paper.table1 import Synthesized
-from synthattn.render.results import Score
 from synthattn.render.tables import (
     NOTHING,
     TIMES,

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from synthattn.bench.plots import ROW, WIDTH, shortened
+from synthattn.compare.results import Difference, Histogram, Run
+from synthattn.compare.results import Results as Part
+from synthattn.compare.results import Variant as Row
 from synthattn.paper import learning
 from synthattn.paper.markdown import (
     ROOT,
@@ -33,11 +36,10 @@ from synthattn.paper.markdown import (
     table1_rows,
     trouble,
 )
-from synthattn.paper.outcome import Judgement, Outcome, Part, Row, Run
+from synthattn.paper.outcome import Judgement, Outcome
 from synthattn.paper.table1 import Synthesized
 from synthattn.render.document import document, escape, text_file
 from synthattn.render.picture import COLOURS, GREY, LETTER, Axis, shape, svg_frame, svg_line, svg_text
-from synthattn.render.results import Difference, Histogram
 from synthattn.render.tables import NOTHING, Cell, digits, duration, signed
 
 WORDS: dict[Judgement, str] = {"holds": "holds", "does not hold": "not", "undecided": "undecided", "not run": "unrun"}

@@ -9,6 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from synthattn.compare.results import Results as Part
 from synthattn.paper.markdown import (
     TABLE1_HEADS,
     TABLE1_TITLE,
@@ -22,7 +23,7 @@ from synthattn.paper.markdown import (
     table1_rows,
     trouble,
 )
-from synthattn.paper.outcome import Judgement, Outcome, Part, Verdict
+from synthattn.paper.outcome import Judgement, Outcome, Verdict
 from synthattn.paper.table1 import Synthesized
 from synthattn.terminal import SafeConsole
 

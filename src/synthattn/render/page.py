@@ -8,10 +8,10 @@ import math
 import textwrap
 from typing import Any
 
+from synthattn.compare.results import Results, Variant
 from synthattn.render import tables
 from synthattn.render.document import document, escape, text_file
 from synthattn.render.picture import COLOURS, COSTS, scatter, shape
-from synthattn.render.results import Results, Variant
 
 CURVE_POINTS = 80
 """Longer curves are drawn as means of neighbours: less noise, and a smaller file."""

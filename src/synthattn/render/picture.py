@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from synthattn.compare.results import Results, Variant
 from synthattn.render.document import escape
-from synthattn.render.results import Results, Variant
 from synthattn.render.tables import TIMES, Number, digits, direction, fixed, megabytes, quantity, times
 
 # Colours that most colour-blind people tell apart (after Okabe and Ito), of middling lightness: they are seen on white

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from synthattn.compare.results import Difference, Published, Results, Score, Variant
 from synthattn.messages import printable
-from synthattn.render.results import Difference, Published, Results, Score, Variant
 
 MINUS, TIMES, NOTHING = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 Number = int | float

@@ -27,7 +27,7 @@ from synthattn.tasks.base import Example, Task
 from synthattn.tasks.encoding import examples
 from synthattn.tasks.inputs import IGNORED, Classes, Inputs, Pairs, Texts, spans
 from synthattn.training.checkpoints import write_text
-from synthattn.training.prepare import SPAN_SEED, Part, encode_for_evaluation, packed
+from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation, packed
 from synthattn.training.settings import EvaluationSettings
 
 Progress = Callable[[int, int], None]
@@ -109,7 +109,7 @@ def load_rows(folder: Path) -> dict[str, Rows]:
 def evaluate(
     model: nn.Module,
     tokenizer: Any,
-    parts: Sequence[Part],
+    parts: Sequence[TaskData],
     settings: EvaluationSettings,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -127,7 +127,7 @@ def evaluate(
 def _evaluate(
     model: Any,
     tokenizer: Any,
-    parts: Sequence[Part],
+    parts: Sequence[TaskData],
     settings: EvaluationSettings,
     progress: Progress,
     started: float,
@@ -173,7 +173,7 @@ def _scored(metric: Metric, rows: Rows) -> Scored:
 def _predict(
     model: Any,
     tokenizer: Any,
-    part: Part,
+    part: TaskData,
     split: str,
     settings: EvaluationSettings,
     progress: Progress,
@@ -309,7 +309,7 @@ def _likelihoods(
     ]
 
 
-def metrics_of(parts: Sequence[Part], settings: EvaluationSettings) -> dict[str, Metric]:
+def metrics_of(parts: Sequence[TaskData], settings: EvaluationSettings) -> dict[str, Metric]:
     """The metrics of an evaluation by name, as far as they compute a value from rows."""
     return metrics_of_tasks({name: part.task for part in parts for name in part.evaluation_splits(settings.split)})
 

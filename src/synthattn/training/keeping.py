@@ -45,7 +45,7 @@ class Board(TrainerCallback):
 class Keeper(TrainerCallback):
     """Keeps the record, and stops a run that is asked to stop, or whose time is over."""
 
-    def __init__(self, found: record.Record, run: Path, minutes: float | None, checkpoint: Path | None) -> None:
+    def __init__(self, found: record.RunRecord, run: Path, minutes: float | None, checkpoint: Path | None) -> None:
         self.record, self.run, self.minutes, self.checkpoint = found, run, minutes, checkpoint
         self.interrupted = False
         self.trainer: Any = None

@@ -8,19 +8,21 @@ from collections.abc import Mapping, Sequence
 from synthattn.tasks.base import Example
 from synthattn.tasks.encoding import examples
 from synthattn.training.evaluation import Evaluation, merged, score
-from synthattn.training.prepare import Part
+from synthattn.training.prepare import TaskData
 from synthattn.training.settings import EvaluationSettings
 
 CANDIDATES = 30
 """Answers that are tried, the most frequent ones of training."""
 
 
-def says_something(parts: Sequence[Part]) -> bool:
+def says_something(parts: Sequence[TaskData]) -> bool:
     """Whether the score of one answer is worth knowing: that of one sentence for all translations is not."""
     return all(part.task.chooses for part in parts)
 
 
-def one_answer(parts: Sequence[Part], settings: EvaluationSettings, train_examples: int | None = None) -> Evaluation:
+def one_answer(
+    parts: Sequence[TaskData], settings: EvaluationSettings, train_examples: int | None = None
+) -> Evaluation:
     """Score, for each task, the answer that is best when it is given to every question, with hindsight.
 
     Not the most frequent: where the classes of training are as many of each, it would be chance which one that is, and
@@ -49,7 +51,7 @@ def one_answer(parts: Sequence[Part], settings: EvaluationSettings, train_exampl
     return result
 
 
-def _candidates(part: Part, limit: int | None) -> list[str]:
+def _candidates(part: TaskData, limit: int | None) -> list[str]:
     learned = itertools.islice(examples(part.task, part.source, "train", training=True), limit)
     found = [answer for answer, _ in Counter(example.target for example in learned).most_common(CANDIDATES)]
     if not found:
@@ -57,11 +59,11 @@ def _candidates(part: Part, limit: int | None) -> list[str]:
     return found
 
 
-def _said(part: Part, answer: str, asked: Sequence[Example]) -> list[object]:
+def _said(part: TaskData, answer: str, asked: Sequence[Example]) -> list[object]:
     return [part.task.parse(answer, example) for example in asked]
 
 
-def _value(part: Part, answer: str, asked: Mapping[str, Sequence[Example]]) -> float:
+def _value(part: TaskData, answer: str, asked: Mapping[str, Sequence[Example]]) -> float:
     """The mean over all metrics of the task."""
     values = [
         metric(_said(part, answer, questions), [example.reference for example in questions]).value

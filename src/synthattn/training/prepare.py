@@ -29,7 +29,7 @@ SPAN_SEED = 0
 
 
 @dataclass
-class Part:
+class TaskData:
     """One task on one source; a run has several where a suite is learned."""
 
     task: Task
@@ -50,7 +50,7 @@ class Part:
 class Prepared:
     """Data that is ready, whatever the model."""
 
-    parts: list[Part]
+    parts: list[TaskData]
     kind: Kind
     tokenizer: Any
     longest: int
@@ -68,7 +68,7 @@ class Prepared:
         return task.labels.names if isinstance(task, Classification) and task.labels else ()
 
 
-def open_parts(settings: DataSettings) -> list[Part]:
+def open_parts(settings: DataSettings) -> list[TaskData]:
     """The tasks of a run, each with its source."""
     return [_part(settings, find_task(name), place) for name, place in _places(settings)]
 
@@ -78,7 +78,7 @@ def open_for_evaluation(
     split: str | None,
     names: Sequence[str] = (),
     learned: Collection[str] | None = None,
-) -> list[Part]:
+) -> list[TaskData]:
     """The same for data on which a model is only judged: nothing of it need be for training.
 
     Args:
@@ -91,7 +91,7 @@ def open_for_evaluation(
     parts = []
     for name, place in _places(settings):
         task = find_task(name)
-        part = Part(task, _judged(settings, task, place, split, learned))
+        part = TaskData(task, _judged(settings, task, place, split, learned))
         if isinstance(task, Classification):
             part.task = _with_classes(task, part, split, names)
         parts.append(part)
@@ -113,7 +113,7 @@ def _held_out(settings: DataSettings, task: Task, source: Source) -> HeldOut:
     return HeldOut(source, columns=used_columns(task.reads(), parse_columns(settings.columns)))
 
 
-def _with_classes(task: Classification, part: Part, split: str | None, names: Sequence[str]) -> Classification:
+def _with_classes(task: Classification, part: TaskData, split: str | None, names: Sequence[str]) -> Classification:
     if names:
         return task.with_names(names, "the labels of the model")
     if "train" in part.source.splits:
@@ -195,19 +195,19 @@ def check_same_data(
         )
 
 
-def encode_for_evaluation(part: Part, split: str, tokenizer: Any, longest: int) -> EncodedSplit:
+def encode_for_evaluation(part: TaskData, split: str, tokenizer: Any, longest: int) -> EncodedSplit:
     """All examples of a split, none dropped, so that predictions and references stay side by side."""
     return encode(part.task, part.source, split, tokenizer, Limits(longest, longest, "truncate"), training=False)
 
 
-def _part(settings: DataSettings, task: Task, place: str) -> Part:
+def _part(settings: DataSettings, task: Task, place: str) -> TaskData:
     source = _held_out(settings, task, _first(settings, _open(settings, place)))
     if "train" not in source.splits:
         raise ValueError(f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*")
     if isinstance(task, Classification):
         task = task.with_labels(source.read("train"))
         task.check_trainable()
-    return Part(task, source)
+    return TaskData(task, source)
 
 
 def _open(settings: DataSettings, place: str) -> Source:
@@ -252,7 +252,7 @@ def _short(name: str) -> str:
     return name.lower().removeprefix("superglue-").replace("-", "").replace("_", "")
 
 
-def _tokenizer(settings: DataSettings, parts: list[Part]) -> Any:
+def _tokenizer(settings: DataSettings, parts: list[TaskData]) -> Any:
     texts = (
         text
         for part in parts
@@ -266,12 +266,12 @@ def _tokenizer(settings: DataSettings, parts: list[Part]) -> Any:
     return tokenizer
 
 
-def _encode(part: Part, split: str, tokenizer: Any, limits: Limits) -> EncodedSplit:
+def _encode(part: TaskData, split: str, tokenizer: Any, limits: Limits) -> EncodedSplit:
     return encode(part.task, part.source, split, tokenizer, limits, training=True)
 
 
 def _inputs(
-    parts: list[Part],
+    parts: list[TaskData],
     encoded: list[EncodedSplit],
     tokenizer: Any,
     longest: int,

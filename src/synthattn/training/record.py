@@ -18,7 +18,7 @@ FILE = "record.json"
 
 
 @dataclass
-class Record:
+class RunRecord:
     """Everything but ``times``, ``versions`` and ``hardware`` is the same when a run is done again."""
 
     status: str = "running"
@@ -54,12 +54,12 @@ class Record:
         write_text(run / FILE, json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n")
 
 
-def load(run: Path) -> Record:
+def load(run: Path) -> RunRecord:
     """Read the record in the folder of a run."""
     file = run / FILE
     if not file.is_file():
         raise ValueError(f"{run} holds no {FILE}, so it is not the folder of a run")
-    return read_dataclass(Record, file, "is damaged", ("status", "settings", "data"))
+    return read_dataclass(RunRecord, file, "is damaged", ("status", "settings", "data"))
 
 
 def now() -> str:

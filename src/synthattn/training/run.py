@@ -61,7 +61,7 @@ def train(
     command: str = "",
     prepared: Prepared | None = None,
     resume: bool = False,
-) -> record.Record:
+) -> record.RunRecord:
     """Train, score, and leave all of it in the folder ``run``.
 
     Args:
@@ -89,7 +89,7 @@ def train(
 
 def _train_alone(
     settings: Settings, run: Path, display: Display, command: str, prepared: Prepared | None, resume: bool, main: bool
-) -> record.Record:
+) -> record.RunRecord:
     """Train in a folder that no other process writes into; a failure is written into the record."""
     found = _begin(settings, run, command, resume, main)
     if found.status == "done":
@@ -160,7 +160,7 @@ def final_model(run: Path) -> Path:
     return folder
 
 
-def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool) -> record.Record:
+def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool) -> record.RunRecord:
     if resume:
         found = record.load(run)
         if found.status != "done":
@@ -169,12 +169,12 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
             checkpoints.write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
         return found
     if not main:  # the first process makes the folder
-        return record.Record(seed=settings.training.seed)
+        return record.RunRecord(seed=settings.training.seed)
     # A start that was killed at once leaves no settings, which are written last: there is nothing to go on with.
     begun = {LOCK, record.FILE, f"{record.FILE}.part", f"{SETTINGS}.part"}
     if any(entry.name not in begun for entry in run.iterdir()):
         raise ValueError(f"{run} is not empty; choose another folder, or go on with --resume {run}")
-    found = record.Record(
+    found = record.RunRecord(
         command=command,
         settings=as_dict(settings),
         seed=settings.training.seed,
@@ -188,8 +188,8 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
 
 
 def _train(
-    settings: Settings, run: Path, found: record.Record, display: Display, prepared: Prepared | None, main: bool
-) -> record.Record:
+    settings: Settings, run: Path, found: record.RunRecord, display: Display, prepared: Prepared | None, main: bool
+) -> record.RunRecord:
     start = None if settings.model.start is None else Path(settings.model.start)
     if prepared is None:
         display.note("preparing the data")
@@ -294,7 +294,7 @@ def _batches(settings: TrainingSettings, prepared: Prepared) -> TokenBatches:
 
 
 def _fit(
-    settings: Settings, run: Path, found: record.Record, display: Display, prepared: Prepared, model: Any
+    settings: Settings, run: Path, found: record.RunRecord, display: Display, prepared: Prepared, model: Any
 ) -> SynthesizerTrainer:
     training = settings.training
     planned = plan(training, prepared)
@@ -415,7 +415,7 @@ def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: P
 
 
 def _finish(
-    settings: Settings, run: Path, found: record.Record, trainer: SynthesizerTrainer, prepared: Prepared
+    settings: Settings, run: Path, found: record.RunRecord, trainer: SynthesizerTrainer, prepared: Prepared
 ) -> None:
     """Choose the weights to keep, and write them with the tokenizer as a model that ``from_pretrained`` reads."""
     keep = settings.training.keep

@@ -10,11 +10,19 @@ from synthattn.layers.mixers import parse_mixer
 from synthattn.metrics import glue_average, superglue_average
 from synthattn.metrics.base import Score
 from synthattn.metrics.embedding import EmbeddingSimilarity
-from synthattn.render import published as module
-from synthattn.render.published import TABLE_4_C4, TABLE_4_GLUE, TABLE_5_SUPERGLUE, TABLES, Row, Table, published
+from synthattn.paper import published as module
+from synthattn.paper.published import (
+    TABLE_4_C4,
+    TABLE_4_GLUE,
+    TABLE_5_SUPERGLUE,
+    TABLES,
+    PaperRow,
+    PaperTable,
+    published,
+)
 from synthattn.tasks import SUITES, TASKS, find_task
 
-ALL = {name: table for name, table in vars(module).items() if isinstance(table, Table)}
+ALL = {name: table for name, table in vars(module).items() if isinstance(table, PaperTable)}
 every_table = pytest.mark.parametrize("table", ALL.values(), ids=ALL.keys())
 
 FIVE = {"vanilla", "random", "dense", "dense+vanilla", "random+vanilla"}
@@ -36,7 +44,7 @@ def metric_names(task: str) -> set[str]:
 
 
 @every_table
-def test_tables_are_whole(table: Table):
+def test_tables_are_whole(table: PaperTable):
     assert len(set(table.columns)) == len(table.columns)
     assert len({row.name for row in table.rows}) == len(table.rows)
     specs = [row.attention for row in table.rows if row.attention]
@@ -46,7 +54,7 @@ def test_tables_are_whole(table: Table):
 
 
 @every_table
-def test_specs_are_as_they_print(table: Table):
+def test_specs_are_as_they_print(table: PaperTable):
     for row in table.rows:
         assert row.attention is None or str(parse_mixer(row.attention)) == row.attention
 
@@ -163,7 +171,7 @@ Average = Callable[[Mapping[str, Mapping[str, float]]], Score]
     [(glue_average, TABLE_4_GLUE, row) for row in TABLE_4_GLUE.rows]
     + [(superglue_average, TABLE_5_SUPERGLUE, row) for row in TABLE_5_SUPERGLUE.rows],
 )
-def test_averages_follow_from_their_parts(average: Average, table: Table, row: Row):
+def test_averages_follow_from_their_parts(average: Average, table: PaperTable, row: PaperRow):
     """All parts and the average are rounded to tenths, so that each may be off by half of one."""
     scores: dict[str, dict[str, float]] = {}
     for column, value in zip(table.columns[1:], row.values[1:], strict=True):

@@ -9,11 +9,11 @@ import math
 import re
 from dataclasses import dataclass
 
-from synthattn.render.results import Published
+from synthattn.compare.results import Published
 
 
 @dataclass(frozen=True)
-class Column:
+class PaperColumn:
     """One measure on one data set."""
 
     data: str
@@ -28,7 +28,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """One model."""
 
     name: str
@@ -46,13 +46,13 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """A table of the paper, or the part of one that is about the same models."""
 
     number: str
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[PaperColumn, ...]
+    rows: tuple[PaperRow, ...]
     note: str
     """What differs between their experiment and one that is read beside it."""
     source: str = "Tay et al., Synthesizer (2020, 2021)"
@@ -69,17 +69,17 @@ _NO_SEEDS = "Without seeds or intervals: small differences may be luck."
 _PARTLY = "part of this row is from the later paper, which has the same runs; the paper's own is unconfirmed"
 
 # Which BLEU it is, is not known. The first row is quoted from a paper of 2017, from before sacrebleu.
-TABLE_2_TRANSLATION = Table(
+TABLE_2_TRANSLATION = PaperTable(
     "Table 2",
     "Machine translation",
     (
-        Column(
+        PaperColumn(
             "WMT'14 English to German",
             "BLEU",
             "tokenized-bleu",
             frozenset({"de", "deu", "ger", "ende", "deen", "german", "deutsch"}),
         ),
-        Column(
+        PaperColumn(
             "WMT'14 English to French",
             "BLEU",
             "tokenized-bleu",
@@ -87,35 +87,35 @@ TABLE_2_TRANSLATION = Table(
         ),
     ),
     (
-        Row("Transformer (Vaswani et al., 2017)", None, 68, (27.30, 38.10)),
-        Row("Transformer", "vanilla", 67, (27.67, 41.57), doubt="68 million in the version of 2020"),
-        Row("Transformer (Control)", None, 73, (27.97, 41.83), doubt="what was enlarged is not said"),
-        Row("Fixed Random", "fixed_random", 61, (23.89, 38.31)),
-        Row("Random", "random", 67, (27.27, 41.12)),
-        Row("Factorized Random", "factorized_random", 61, (27.30, 41.12)),
-        Row(
+        PaperRow("Transformer (Vaswani et al., 2017)", None, 68, (27.30, 38.10)),
+        PaperRow("Transformer", "vanilla", 67, (27.67, 41.57), doubt="68 million in the version of 2020"),
+        PaperRow("Transformer (Control)", None, 73, (27.97, 41.83), doubt="what was enlarged is not said"),
+        PaperRow("Fixed Random", "fixed_random", 61, (23.89, 38.31)),
+        PaperRow("Random", "random", 67, (27.27, 41.12)),
+        PaperRow("Factorized Random", "factorized_random", 61, (27.30, 41.12)),
+        PaperRow(
             "Dense",
             "dense",
             62,
             (27.43, 41.39),
             doubt="1 million more than Fixed Random is its second layer alone; the equations have another of 3 million",
         ),
-        Row("Factorized Dense", "factorized_dense", 61, (27.32, 41.57)),
-        Row(
+        PaperRow("Factorized Dense", "factorized_dense", 61, (27.32, 41.57)),
+        PaperRow(
             "Random + Dense",
             "random+dense",
             67,
             (27.68, 41.21),
             doubt="with the 62 million of Dense it would have at least 68",
         ),
-        Row(
+        PaperRow(
             "Dense + Vanilla",
             "dense+vanilla",
             74,
             (27.57, 41.38),
             doubt="6 million more than Dense and the dot product explain",
         ),
-        Row("Random + Vanilla", "random+vanilla", 73, (28.47, 41.85)),
+        PaperRow("Random + Vanilla", "random+vanilla", 73, (28.47, 41.85)),
     ),
     "On WMT'14, without seeds or intervals; kind of BLEU, steps and batch are not known.",
     doubt=f"{_NO_SEEDS} All models have about 6 million parameters more than Tensor2Tensor's of these sizes; from "
@@ -124,20 +124,20 @@ TABLE_2_TRANSLATION = Table(
 
 # Whether per word or per token is not known. Tensor2Tensor's own model for LM1B has 43.2 per word, and exp(3.40), far
 # less, per token: these are more like the former.
-TABLE_2_LANGUAGE_MODELING = Table(
+TABLE_2_LANGUAGE_MODELING = PaperTable(
     "Table 2",
     "Language modelling",
-    (Column("LM1B", "perplexity", "word-perplexity"),),
+    (PaperColumn("LM1B", "perplexity", "word-perplexity"),),
     (
-        Row("Transformer", "vanilla", 70, (38.21,)),
-        Row("Fixed Random", "fixed_random", 53, (50.52,)),
-        Row("Random", "random", 58, (40.60,)),
-        Row("Factorized Random", "factorized_random", 53, (42.40,)),
-        Row("Dense", "dense", 53, (40.88,)),
-        Row("Factorized Dense", "factorized_dense", 53, (41.20,)),
-        Row("Random + Dense", "random+dense", 58, (42.35,)),
-        Row("Dense + Vanilla", "dense+vanilla", 70, (37.27,)),
-        Row("Random + Vanilla", "random+vanilla", 70, (40.05,)),
+        PaperRow("Transformer", "vanilla", 70, (38.21,)),
+        PaperRow("Fixed Random", "fixed_random", 53, (50.52,)),
+        PaperRow("Random", "random", 58, (40.60,)),
+        PaperRow("Factorized Random", "factorized_random", 53, (42.40,)),
+        PaperRow("Dense", "dense", 53, (40.88,)),
+        PaperRow("Factorized Dense", "factorized_dense", 53, (41.20,)),
+        PaperRow("Random + Dense", "random+dense", 58, (42.35,)),
+        PaperRow("Dense + Vanilla", "dense+vanilla", 70, (37.27,)),
+        PaperRow("Random + Vanilla", "random+vanilla", 70, (40.05,)),
     ),
     "On LM1B, without seeds or intervals; steps are not known, nor whether perplexity is per word, which is likely, or "
     "per token.",
@@ -145,65 +145,65 @@ TABLE_2_LANGUAGE_MODELING = Table(
     "Synthesizers' 53, may differ in more than its attention.",
 )
 
-TABLE_3_SUMMARIZATION = Table(
+TABLE_3_SUMMARIZATION = PaperTable(
     "Table 3",
     "Abstractive summarisation",
     (
-        Column("CNN/DailyMail", "ROUGE-1", "rouge1"),
-        Column("CNN/DailyMail", "ROUGE-2", "rouge2"),
-        Column("CNN/DailyMail", "ROUGE-L", "rougeL"),
+        PaperColumn("CNN/DailyMail", "ROUGE-1", "rouge1"),
+        PaperColumn("CNN/DailyMail", "ROUGE-2", "rouge2"),
+        PaperColumn("CNN/DailyMail", "ROUGE-L", "rougeL"),
     ),
     (
-        Row("Transformer", "vanilla", None, (38.24, 17.10, 35.77)),
-        Row("Syn (R)", "random", None, (35.47, 14.92, 33.10)),
-        Row("Syn (D)", "dense", None, (36.05, 15.26, 33.70)),
-        Row("Syn (D+V)", "dense+vanilla", None, (38.57, 16.64, 36.02)),
-        Row("Syn (R+V)", "random+vanilla", None, (38.57, 16.24, 35.95)),
+        PaperRow("Transformer", "vanilla", None, (38.24, 17.10, 35.77)),
+        PaperRow("Syn (R)", "random", None, (35.47, 14.92, 33.10)),
+        PaperRow("Syn (D)", "dense", None, (36.05, 15.26, 33.70)),
+        PaperRow("Syn (D+V)", "dense+vanilla", None, (38.57, 16.64, 36.02)),
+        PaperRow("Syn (R+V)", "random+vanilla", None, (38.57, 16.24, 35.95)),
     ),
     "On CNN/DailyMail; size of the models and steps are not known, nor whether ROUGE-L is of texts, as our rougeL, or "
     "of sentences, as our rougeLsum.",
     doubt=_NO_SEEDS,
 )
 
-TABLE_3_DIALOGUE = Table(
+TABLE_3_DIALOGUE = PaperTable(
     "Table 3",
     "Dialogue",
     (
-        Column("PersonaChat", "BLEU-1", "bleu-1"),
-        Column("PersonaChat", "BLEU-4", "bleu-4"),
-        Column("PersonaChat", "ROUGE-L", "rougeL"),
-        Column("PersonaChat", "METEOR", "meteor"),
-        Column("PersonaChat", "CIDEr", "cider"),
+        PaperColumn("PersonaChat", "BLEU-1", "bleu-1"),
+        PaperColumn("PersonaChat", "BLEU-4", "bleu-4"),
+        PaperColumn("PersonaChat", "ROUGE-L", "rougeL"),
+        PaperColumn("PersonaChat", "METEOR", "meteor"),
+        PaperColumn("PersonaChat", "CIDEr", "cider"),
         # Of the three embedding similarities the paper does not say which.
-        Column("PersonaChat", "Emb", "embedding-average"),
+        PaperColumn("PersonaChat", "Emb", "embedding-average"),
     ),
     (
-        Row("Transformer", "vanilla", None, (12.03, 3.20, 13.38, 5.89, 18.94, 83.43)),
-        Row("Syn (R)", "random", None, (14.64, 2.25, 15.00, 6.42, 19.57, 84.50)),
-        Row("Syn (D)", "dense", None, (15.58, 4.02, 15.22, 6.61, 20.54, 84.95)),
-        Row("Syn (D+V)", "dense+vanilla", None, (14.24, 3.57, 14.22, 6.32, 18.87, 84.21)),
-        Row("Syn (R+V)", "random+vanilla", None, (14.70, 2.28, 14.79, 6.39, 19.09, 84.54)),
+        PaperRow("Transformer", "vanilla", None, (12.03, 3.20, 13.38, 5.89, 18.94, 83.43)),
+        PaperRow("Syn (R)", "random", None, (14.64, 2.25, 15.00, 6.42, 19.57, 84.50)),
+        PaperRow("Syn (D)", "dense", None, (15.58, 4.02, 15.22, 6.61, 20.54, 84.95)),
+        PaperRow("Syn (D+V)", "dense+vanilla", None, (14.24, 3.57, 14.22, 6.32, 18.87, 84.21)),
+        PaperRow("Syn (R+V)", "random+vanilla", None, (14.70, 2.28, 14.79, 6.39, 19.09, 84.54)),
     ),
     "On PersonaChat; size of the models and steps are not known, nor with which tools and word vectors they scored.",
     doubt=_NO_SEEDS,
 )
 
-TABLE_4_C4 = Table(
+TABLE_4_C4 = PaperTable(
     "Table 4 (2021)",
     "Masked language modelling",
     (
-        Column("C4", "log perplexity", "token-perplexity", logarithm=True),
-        Column("C4", "steps per second", None),
-        Column("C4", "TFLOPs", None),
+        PaperColumn("C4", "log perplexity", "token-perplexity", logarithm=True),
+        PaperColumn("C4", "steps per second", None),
+        PaperColumn("C4", "TFLOPs", None),
     ),
     (
-        Row("Transformer", "vanilla", 223, (1.865, 3.90, 3.70)),
-        Row("Dynamic Conv", "dynamicconv", 257, (2.040, 2.65, 3.93)),
-        Row("Lightweight Conv", None, 224, (1.990, 4.05, math.nan), source=NARANG, doubt=_UNCONFIRMED),
-        Row("Universal Transformer", None, 84, (2.111, 0.88, math.nan), source=NARANG, doubt=_UNCONFIRMED),
-        Row("Syn (D)", "dense", 224, (1.965, 3.61, 3.80), PARTLY, _PARTLY),
-        Row("Syn (R)", "random", 254, (1.972, 4.26, 3.36), PARTLY, _PARTLY),
-        Row(
+        PaperRow("Transformer", "vanilla", 223, (1.865, 3.90, 3.70)),
+        PaperRow("Dynamic Conv", "dynamicconv", 257, (2.040, 2.65, 3.93)),
+        PaperRow("Lightweight Conv", None, 224, (1.990, 4.05, math.nan), source=NARANG, doubt=_UNCONFIRMED),
+        PaperRow("Universal Transformer", None, 84, (2.111, 0.88, math.nan), source=NARANG, doubt=_UNCONFIRMED),
+        PaperRow("Syn (D)", "dense", 224, (1.965, 3.61, 3.80), PARTLY, _PARTLY),
+        PaperRow("Syn (R)", "random", 254, (1.972, 4.26, 3.36), PARTLY, _PARTLY),
+        PaperRow(
             "Syn (FR)",
             None,
             207,
@@ -211,10 +211,10 @@ TABLE_4_C4 = Table(
             source=NARANG,
             doubt="its code makes one row of weights for all queries, which is not the paper's R1 R2^T",
         ),
-        Row("Syn (R+V)", "random+vanilla", 292, (1.849, 3.79, 4.03), PARTLY, _PARTLY),
-        Row("Syn (D+V)", "dense+vanilla", 243, (1.832, 3.34, 4.20), PARTLY, _PARTLY),
-        Row("Syn (R+V), alpha", None, 292, (1.856, 3.55, math.nan), source=NARANG),
-        Row("Syn (D+V), alpha", None, 243, (1.846, 3.11, math.nan), source=NARANG),
+        PaperRow("Syn (R+V)", "random+vanilla", 292, (1.849, 3.79, 4.03), PARTLY, _PARTLY),
+        PaperRow("Syn (D+V)", "dense+vanilla", 243, (1.832, 3.34, 4.20), PARTLY, _PARTLY),
+        PaperRow("Syn (R+V), alpha", None, 292, (1.856, 3.55, math.nan), source=NARANG),
+        PaperRow("Syn (D+V), alpha", None, 243, (1.846, 3.11, math.nan), source=NARANG),
     ),
     "On C4, of the size of T5 base, about 524 thousand steps. Their mixtures are sums without weights, and their "
     "synthesizers have other heads (8 of 128) than vanilla (12 of 64).",
@@ -232,37 +232,41 @@ _T5 = (
 
 _SUITE = f"{_NO_SEEDS} Captions call the models small, their scores are those of T5 base."
 
-TABLE_4_GLUE = Table(
+TABLE_4_GLUE = PaperTable(
     "Table 4 (2020)",
     "GLUE",
     (
-        Column("GLUE", "GLUE", "glue"),
-        Column("GLUE", "CoLA", "cola matthews"),
-        Column("GLUE", "SST", "sst2 accuracy"),
-        Column("GLUE", "MRPC", "mrpc f1"),
-        Column("GLUE", "MRPC", "mrpc accuracy"),
-        Column("GLUE", "STSB", "stsb pearson"),
-        Column("GLUE", "STSB", "stsb spearman"),
-        Column("GLUE", "QQP", "qqp f1"),
-        Column("GLUE", "QQP", "qqp accuracy"),
-        Column("GLUE", "MNLI", "mnli-matched accuracy"),
-        Column("GLUE", "MNLI", "mnli-mismatched accuracy"),
-        Column("GLUE", "QNLI", "qnli accuracy"),
-        Column("GLUE", "RTE", "rte accuracy"),
+        PaperColumn("GLUE", "GLUE", "glue"),
+        PaperColumn("GLUE", "CoLA", "cola matthews"),
+        PaperColumn("GLUE", "SST", "sst2 accuracy"),
+        PaperColumn("GLUE", "MRPC", "mrpc f1"),
+        PaperColumn("GLUE", "MRPC", "mrpc accuracy"),
+        PaperColumn("GLUE", "STSB", "stsb pearson"),
+        PaperColumn("GLUE", "STSB", "stsb spearman"),
+        PaperColumn("GLUE", "QQP", "qqp f1"),
+        PaperColumn("GLUE", "QQP", "qqp accuracy"),
+        PaperColumn("GLUE", "MNLI", "mnli-matched accuracy"),
+        PaperColumn("GLUE", "MNLI", "mnli-mismatched accuracy"),
+        PaperColumn("GLUE", "QNLI", "qnli accuracy"),
+        PaperColumn("GLUE", "RTE", "rte accuracy"),
     ),
     (
-        Row(
+        PaperRow(
             "T5 (Base)", "vanilla", None, (83.5, 53.1, 92.2, 92.0, 88.7, 89.1, 88.9, 88.2, 91.2, 84.7, 85.0, 91.7, 76.9)
         ),
-        Row("Syn (R)", "random", None, (75.1, 41.2, 91.2, 85.9, 79.4, 74.0, 74.3, 85.5, 89.0, 77.6, 78.1, 87.6, 59.2)),
-        Row("Syn (D)", "dense", None, (72.0, 18.9, 89.9, 86.4, 79.4, 75.3, 75.5, 85.2, 88.3, 77.4, 78.1, 86.9, 57.4)),
-        Row(
+        PaperRow(
+            "Syn (R)", "random", None, (75.1, 41.2, 91.2, 85.9, 79.4, 74.0, 74.3, 85.5, 89.0, 77.6, 78.1, 87.6, 59.2)
+        ),
+        PaperRow(
+            "Syn (D)", "dense", None, (72.0, 18.9, 89.9, 86.4, 79.4, 75.3, 75.5, 85.2, 88.3, 77.4, 78.1, 86.9, 57.4)
+        ),
+        PaperRow(
             "Syn (D+V)",
             "dense+vanilla",
             None,
             (82.6, 48.6, 92.4, 91.2, 87.7, 88.9, 89.0, 88.6, 91.5, 84.3, 84.8, 91.7, 75.1),
         ),
-        Row(
+        PaperRow(
             "Syn (R+V)",
             "random+vanilla",
             None,
@@ -273,31 +277,33 @@ TABLE_4_GLUE = Table(
     doubt=_SUITE,
 )
 
-TABLE_5_SUPERGLUE = Table(
+TABLE_5_SUPERGLUE = PaperTable(
     "Table 5 (2020)",
     "SuperGLUE",
     (
-        Column("SuperGLUE", "SGLUE", "superglue"),
-        Column("SuperGLUE", "BoolQ", "boolq accuracy"),
-        Column("SuperGLUE", "CB", "cb macro-f1"),
-        Column("SuperGLUE", "CB", "cb accuracy"),
-        Column("SuperGLUE", "COPA", "copa accuracy"),
-        Column("SuperGLUE", "MultiRC", "multirc f1a"),
-        Column("SuperGLUE", "MultiRC", "multirc em"),
-        Column("SuperGLUE", "ReCoRD", "record f1"),
-        Column("SuperGLUE", "ReCoRD", "record em"),
-        Column("SuperGLUE", "RTE", "superglue-rte accuracy"),
-        Column("SuperGLUE", "WiC", "wic accuracy"),
-        Column("SuperGLUE", "WSC", "wsc accuracy"),
+        PaperColumn("SuperGLUE", "SGLUE", "superglue"),
+        PaperColumn("SuperGLUE", "BoolQ", "boolq accuracy"),
+        PaperColumn("SuperGLUE", "CB", "cb macro-f1"),
+        PaperColumn("SuperGLUE", "CB", "cb accuracy"),
+        PaperColumn("SuperGLUE", "COPA", "copa accuracy"),
+        PaperColumn("SuperGLUE", "MultiRC", "multirc f1a"),
+        PaperColumn("SuperGLUE", "MultiRC", "multirc em"),
+        PaperColumn("SuperGLUE", "ReCoRD", "record f1"),
+        PaperColumn("SuperGLUE", "ReCoRD", "record em"),
+        PaperColumn("SuperGLUE", "RTE", "superglue-rte accuracy"),
+        PaperColumn("SuperGLUE", "WiC", "wic accuracy"),
+        PaperColumn("SuperGLUE", "WSC", "wsc accuracy"),
     ),
     (
-        Row("T5 (Base)", "vanilla", None, (70.3, 78.2, 72.1, 83.9, 59.0, 73.1, 32.1, 71.1, 70.3, 77.3, 65.8, 80.8)),
-        Row("Syn (R)", "random", None, (61.1, 69.5, 54.6, 73.2, 60.0, 63.0, 15.7, 58.4, 57.4, 67.5, 64.4, 66.3)),
-        Row("Syn (D)", "dense", None, (58.5, 69.5, 51.7, 71.4, 51.0, 66.0, 15.8, 54.1, 53.0, 67.5, 65.2, 58.7)),
-        Row(
+        PaperRow(
+            "T5 (Base)", "vanilla", None, (70.3, 78.2, 72.1, 83.9, 59.0, 73.1, 32.1, 71.1, 70.3, 77.3, 65.8, 80.8)
+        ),
+        PaperRow("Syn (R)", "random", None, (61.1, 69.5, 54.6, 73.2, 60.0, 63.0, 15.7, 58.4, 57.4, 67.5, 64.4, 66.3)),
+        PaperRow("Syn (D)", "dense", None, (58.5, 69.5, 51.7, 71.4, 51.0, 66.0, 15.8, 54.1, 53.0, 67.5, 65.2, 58.7)),
+        PaperRow(
             "Syn (D+V)", "dense+vanilla", None, (69.7, 79.3, 74.3, 85.7, 64.0, 73.8, 33.7, 69.9, 69.2, 78.7, 64.3, 68.3)
         ),
-        Row(
+        PaperRow(
             "Syn (R+V)",
             "random+vanilla",
             None,
@@ -309,23 +315,25 @@ TABLE_5_SUPERGLUE = Table(
 )
 
 # Of the encoders, compared on AG News and movie reviews, only the best number on AG News is confirmed, not whose it is.
-ENCODERS = Table(
+ENCODERS = PaperTable(
     "Encoders (2021)",
     "Classification",
-    (Column("AG News", "accuracy", "accuracy"),),
-    (Row("The best", None, None, (89.1,)),),
+    (PaperColumn("AG News", "accuracy", "accuracy"),),
+    (PaperRow("The best", None, None, (89.1,)),),
     "The paper's table could not be confirmed but for one number: the best of its models has 89.1 on AG News. That "
     "Factorized Random beats Linformer is its text.",
 )
 
-LONG_RANGE_ARENA = Table(
+LONG_RANGE_ARENA = PaperTable(
     "Table 1",
     "Long Range Arena",
-    (Column("ListOps", "accuracy", "accuracy"), Column("Text", "accuracy", "accuracy")),
+    (PaperColumn("ListOps", "accuracy", "accuracy"), PaperColumn("Text", "accuracy", "accuracy")),
     (
-        Row("Transformer", "vanilla", None, (36.37, 64.27)),
-        Row("Synthesizer", None, None, (36.99, 61.68), doubt="as released, a sum of random and dot-product attention"),
-        Row("Linformer", "linformer", None, (35.70, 53.94)),
+        PaperRow("Transformer", "vanilla", None, (36.37, 64.27)),
+        PaperRow(
+            "Synthesizer", None, None, (36.99, 61.68), doubt="as released, a sum of random and dot-product attention"
+        ),
+        PaperRow("Linformer", "linformer", None, (35.70, 53.94)),
     ),
     "ListOps of 500 to 2,000 tokens, film reviews of 1,000 bytes and more.",
     source="Tay et al., Long Range Arena (2021)",
@@ -360,7 +368,7 @@ def published(task: str, data: str) -> list[Published]:
     return [_beside(table, column, column.ours) for column in named or table.columns if column.ours]
 
 
-def _of_suite(table: Table, task: str) -> list[Published]:
+def _of_suite(table: PaperTable, task: str) -> list[Published]:
     """The columns of one task, whose metrics have the task in their names only where there are several."""
     found = []
     for column in table.columns:
@@ -371,7 +379,7 @@ def _of_suite(table: Table, task: str) -> list[Published]:
     return found
 
 
-def _beside(table: Table, column: Column, metric: str) -> Published:
+def _beside(table: PaperTable, column: PaperColumn, metric: str) -> Published:
     place = table.columns.index(column)
     printed = {row.attention: row.values[place] for row in table.rows if row.attention}
     notes = [table.note]
