@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from synthattn.training.floors import floors
-from synthattn.training.prepare import prepare
+from synthattn.training.prepare import open_parts, prepare
 from synthattn.training.settings import DataSettings, EvaluationSettings
 
 
@@ -85,9 +85,60 @@ def test_hidden_spans_are_compared_with_frequencies(tmp_path: Path) -> None:
     assert found["unigram model"]["token-perplexity"] < 0.2 * found["uniform model"]["token-perplexity"]
 
 
-def test_classes_are_compared_with_the_best_constant_answer(tmp_path: Path) -> None:
-    def news(labels: str) -> list[dict[str, object]]:
-        return [{"text": f"text {n} of {label}", "label": label} for n, label in enumerate(labels)]
+# Constant answers ----------------------------------------------------------------------------------------------------
 
-    source = write(tmp_path / "news", train=news("aaabbcd"), validation=news("ab"), test=news("cabbccbcca"))
-    assert scores(source, "classification")["best constant answer"]["accuracy"] == pytest.approx(50)
+
+def news(labels: str) -> list[dict[str, object]]:
+    return [{"text": f"text {n} of {label}", "label": label} for n, label in enumerate(labels)]
+
+
+def best_constant(source: str, task: str, limit: int | None = None, learned: int | None = None) -> dict[str, float]:
+    found = floors(open_parts(DataSettings(source, task)), EvaluationSettings(limit=limit), None, 0, learned)
+    return {name: one.score.value for name, one in found["best constant answer"].scored.items()}
+
+
+@pytest.mark.parametrize("order", ["aaabbcd", "dcbabaa"])
+def test_the_best_answer_whatever_the_order_of_training(order: str, tmp_path: Path) -> None:
+    source = write(tmp_path / "news", train=news(order), validation=news("ab"), test=news("cabbccbcca"))
+    assert best_constant(source, "classification")["accuracy"] == pytest.approx(50)  # "c" is right in five of ten
+    assert best_constant(source, "classification", limit=4)["accuracy"] == pytest.approx(
+        50
+    )  # "b" in two of the first four
+
+
+def test_answers_are_those_that_are_learned_from(tmp_path: Path) -> None:
+    source = write(tmp_path / "news", train=news("abbccc"), validation=news("ab"), test=news("cabbccbcca"))
+    # Of the first three training examples none is of "c".
+    assert best_constant(source, "classification", learned=3)["accuracy"] == pytest.approx(30)
+
+
+def test_a_suite_has_an_answer_for_each_task(tmp_path: Path) -> None:
+    def sentences(labels: list[int]) -> list[dict[str, object]]:
+        return [{"sentence": f"sentence {n} of {label}", "label": label} for n, label in enumerate(labels)]
+
+    write(tmp_path / "glue" / "sst2", train=sentences([1, 1, 0]), validation=sentences([1, 0, 0, 0]))
+    write(tmp_path / "glue" / "cola", train=sentences([0, 0, 1]), validation=sentences([0, 1, 1, 1]))
+    found = best_constant(str(tmp_path / "glue"), "glue")
+    # One answer is correlated with nothing.
+    assert found == pytest.approx({"mean": 37.5, "sst2 accuracy": 75, "cola matthews": 0})
+
+
+def test_what_is_for_evaluation_only_is_not_counted(tmp_path: Path) -> None:
+    def pronouns(nouns: list[tuple[str, bool]]) -> list[dict[str, object]]:
+        return [
+            {
+                "text": f"The {noun} saw that it was number {n} .",
+                "target": {"span1_text": noun, "span2_text": "it", "span2_index": 4},
+                "label": label,
+            }
+            for n, (noun, label) in enumerate(nouns)
+        ]
+
+    # "cat" is no answer in training, where it is never the noun that is meant.
+    source = write(
+        tmp_path / "wsc",
+        train=pronouns([("cat", False), ("cat", False), ("dog", True), ("cow", True)]),
+        validation=pronouns([("cat", True), ("cat", True), ("dog", True), ("cow", False)]),
+    )
+    # "dog" is right where it is meant, and where another noun is not: 2 of 4; "cat" would be right in 3.
+    assert best_constant(source, "wsc")["accuracy"] == pytest.approx(50)

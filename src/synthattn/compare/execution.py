@@ -20,8 +20,8 @@ from synthattn.metrics.corpus_vectors import corpus_vectors, save_vectors
 from synthattn.models.describe import describe
 from synthattn.tasks.encoding import examples
 from synthattn.training import record
+from synthattn.training.floors import floors
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
-from synthattn.training.one_answer import one_answer
 from synthattn.training.prepare import Prepared, check_same_data, open_parts
 from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
@@ -89,7 +89,7 @@ class Execution:
         if run.shares_candidate:
             self._share(run)
         elif not run.row.trained:
-            self._score_one_answer(run)
+            self._score_floor(run)
         elif not self._failed_before(run):
             self._train(run)
 
@@ -139,7 +139,7 @@ class Execution:
             records.copy_rows(self.places.record(chosen).with_suffix(""), self.places.record(run))
             self._keep(run, found.record, measured=run.part.before is not None)
 
-    def _score_one_answer(self, run: PlannedRun) -> None:
+    def _score_floor(self, run: PlannedRun) -> None:
         """Score a row that is no model: read, count and score."""
         if not self.main:
             return self._wait(run)
@@ -148,7 +148,7 @@ class Execution:
         parts = open_parts(settings.data)
         facts = {"sources": {part.source.name: part.source.fingerprint() for part in parts}}
         self.check_data(run.part, facts)
-        scored = one_answer(parts, settings.evaluation, settings.data.train_examples)
+        (scored,) = floors(parts, settings.evaluation, None, 0, settings.data.train_examples).values()
         folder.mkdir(parents=True, exist_ok=True)
         scored.save(folder)
         found = record.RunRecord(

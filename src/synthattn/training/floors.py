@@ -13,7 +13,7 @@ from synthattn.tasks.encoding import examples
 from synthattn.tasks.inputs import IGNORED, spans
 from synthattn.tasks.trivial import Answerer, TrivialSystem
 from synthattn.training.evaluation import Evaluation, merged, score
-from synthattn.training.prepare import SPAN_SEED, Part, encode_for_evaluation
+from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation
 from synthattn.training.settings import EvaluationSettings
 
 TUNED_ON = 200
@@ -23,7 +23,7 @@ COUNTED_TEXTS = 20_000
 
 
 def floors(
-    parts: Sequence[Part],
+    parts: Sequence[TaskData],
     settings: EvaluationSettings,
     tokenizer: Any,
     longest: int,
@@ -60,18 +60,18 @@ def floors(
     return {systems[0].name: result} if systems[0] is not None else {}
 
 
-def _learned(part: Part, limit: int | None) -> list[Example]:
+def _learned(part: TaskData, limit: int | None) -> list[Example]:
     found = list(itertools.islice(examples(part.task, part.source, "train", training=True), limit))
     if not found:
         raise ValueError(f"{part.source.name}: no example is left to learn from")
     return found
 
 
-def _asked(part: Part, split: str, settings: EvaluationSettings) -> list[Example]:
+def _asked(part: TaskData, split: str, settings: EvaluationSettings) -> list[Example]:
     return list(itertools.islice(examples(part.task, part.source, split), settings.limit))
 
 
-def _best_version(part: Part, system: TrivialSystem, asked: Mapping[str, Sequence[Example]]) -> Answerer:
+def _best_version(part: TaskData, system: TrivialSystem, asked: Mapping[str, Sequence[Example]]) -> Answerer:
     """Return the version with the best mean over all metrics of the task."""
 
     def value(version: Answerer) -> float:
@@ -85,7 +85,7 @@ def _best_version(part: Part, system: TrivialSystem, asked: Mapping[str, Sequenc
     return system.versions[0] if len(system.versions) == 1 else max(system.versions, key=value)
 
 
-def _answers(part: Part, version: Answerer, asked: Sequence[Example]) -> list[object]:
+def _answers(part: TaskData, version: Answerer, asked: Sequence[Example]) -> list[object]:
     return [part.task.parse(version(example), example) for example in asked]
 
 
@@ -93,7 +93,7 @@ def _answers(part: Part, version: Answerer, asked: Sequence[Example]) -> list[ob
 
 
 def _token_models(
-    part: Part, settings: EvaluationSettings, tokenizer: Any, longest: int, train_examples: int | None
+    part: TaskData, settings: EvaluationSettings, tokenizer: Any, longest: int, train_examples: int | None
 ) -> dict[str, Evaluation]:
     """Score the uniform model, and the one that knows how frequent each token is in training data."""
     limit = COUNTED_TEXTS if train_examples is None else min(train_examples, COUNTED_TEXTS)
@@ -105,7 +105,7 @@ def _token_models(
 
 
 def _score_tokens(
-    part: Part, settings: EvaluationSettings, tokenizer: Any, longest: int, nats: NDArray[np.float64]
+    part: TaskData, settings: EvaluationSettings, tokenizer: Any, longest: int, nats: NDArray[np.float64]
 ) -> Evaluation:
     result, groups = Evaluation({}), {}
     for name, split in part.evaluation_splits(settings.split).items():
@@ -120,7 +120,7 @@ def _score_tokens(
     return result
 
 
-def _tokens(part: Part, split: str, tokenizer: Any, longest: int, limit: int | None) -> list[NDArray[np.int64]]:
+def _tokens(part: TaskData, split: str, tokenizer: Any, longest: int, limit: int | None) -> list[NDArray[np.int64]]:
     """Return the tokens that a model must predict, text by text."""
     texts = encode_for_evaluation(part, split, tokenizer, longest).target
     if part.task.kind == "causal-lm":
