@@ -154,11 +154,11 @@ def test_models_below_the_floor_are_as_good_as_each_other():
 
 
 def test_the_best_floor_counts():
-    rows = VANILLA, variant("dense", 40.1, 0.5)
-    assert headline(*rows, floor(3.0), floor(41.0, "first words")).startswith("No answer yet")
+    nothing, rows = "the models have not learned the task", (VANILLA, variant("dense", 40.1, 0.5))
+    assert nothing in headline(*rows, floor(3.0), floor(41.0, "first words"))
     uniform, unigram = floor(8000.0, "uniform model"), floor(39.0, "unigram model")
-    assert headline(*rows, uniform, unigram, higher=False).startswith("No answer yet")
-    assert not headline(*rows, uniform, floor(50.0), higher=False).startswith("No answer yet")
+    assert nothing in headline(*rows, uniform, unigram, higher=False)
+    assert nothing not in headline(*rows, uniform, floor(50.0), higher=False)
 
 
 def test_one_that_clears_the_floor_alone_is_judged():

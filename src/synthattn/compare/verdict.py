@@ -288,7 +288,7 @@ def _percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):.0f} %"
 
 
-def _less(ours: float, theirs: float, what: str) -> str:
+def _less(ours: int, theirs: int, what: str) -> str:
     if 0.49 <= ours / theirs <= 0.51:
         return f"half the {what}"
     return f"{100 * (1 - ours / theirs):.0f} % {'fewer' if what == 'parameters' else 'less'} {what}"
