@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from synthattn.compare import records
-from synthattn.compare.execution import chosen_rate
+from synthattn.compare.inputs import chosen_rate
 from synthattn.compare.plan import ONE_ANSWER, slug
 from synthattn.compare.records import StudyRecord, without_folders
 from synthattn.paper import evidence

@@ -18,7 +18,7 @@ SMALL = Results(
     baseline="vanilla",
     main_metric="perplexity",
     answer=[],
-    variants=[
+    rows=[
         Variant(
             "vanilla",
             "done",

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from synthattn.cli import compare as verb
 from synthattn.cli import specs
-from synthattn.compare import execution, statistics
+from synthattn.compare import costs, execution, statistics
 from synthattn.compare import results as report
 from synthattn.compare.compare import CONTROL, Comparison, compare, load_comparison
 from synthattn.compare.measure import measure
@@ -26,7 +26,7 @@ from synthattn.tasks import find_task
 from synthattn.training import record
 from synthattn.training.evaluation import load_rows
 from synthattn.training.model import load
-from synthattn.training.progress import Quiet
+from synthattn.training.progress import Display
 from synthattn.training.run import Stopped, train
 from synthattn.training.settings import Settings, from_dict
 from synthattn.training.trainer import SynthesizerTrainer
@@ -59,7 +59,7 @@ def data(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SYNTHATTN_CACHE", str(folder / "cache"))
         # Real measuring takes turns for seconds; what it does has tests of its own.
-        patch.setattr(execution, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
+        patch.setattr(costs, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
         yield folder
 
 
@@ -321,7 +321,7 @@ def test_a_loss_that_is_no_number(data, tmp_path):
     assert results.answer == ["Nothing was trained to the end, so there is no answer."]
 
 
-class Stopping(Quiet):
+class Stopping(Display):
     """Presses Ctrl-C."""
 
     def __init__(self, at: int | None) -> None:
@@ -353,7 +353,7 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
     before = {name: one.times for name, one in runs(stopped).items() if one.status == "done"}
     begun.clear()
     again = compare(
-        load_comparison(stopped), stopped, lambda name: begun.append(name) or Quiet(), "the second", resume=True
+        load_comparison(stopped), stopped, lambda name: begun.append(name) or Display(), "the second", resume=True
     )
     assert begun == ["data", "vanilla seed 1", "random seed 1", "speed"]
     assert {name: one.times for name, one in runs(stopped).items() if name in before} == before
@@ -367,7 +367,7 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
     assert len({*whole.variants[0].scores["token-perplexity"].by_seed}) == 2, "seeds differ"
     assert not any("single seed" in text for text in again.answer)
     begun.clear()
-    third = compare(load_comparison(stopped), stopped, lambda name: begun.append(name) or Quiet(), resume=True)
+    third = compare(load_comparison(stopped), stopped, lambda name: begun.append(name) or Display(), resume=True)
     assert begun == ["data", "speed"]
     assert [variant.scores for variant in third.variants] == [variant.scores for variant in whole.variants]
 
@@ -397,8 +397,8 @@ def test_a_classification_with_a_control(data, tmp_path):
     assert vanilla.parameters < largest.parameters
     assert control.parameters == pytest.approx(largest.parameters, rel=0.01)
     assert results.main_metric == "accuracy"
-    assert set(results.one_answer) == {"accuracy", "macro-f1"}
-    assert results.facts["one answer for all"].startswith(f"accuracy {results.one_answer['accuracy']:.2f}, macro-f1 ")
+    (floor,) = (row for row in results.rows if not row.attention)
+    assert (floor.name, set(floor.scores)) == ("best constant answer", {"accuracy", "macro-f1"})
     assert all(variant.generation_speed is None for variant in results.variants)
     assert all(variant.cache_bytes_per_token is None for variant in results.variants)
     assert {answer for variant in results.variants for answer in variant.samples} <= {"animal", "thing"}

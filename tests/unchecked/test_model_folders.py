@@ -17,6 +17,7 @@ from tools.faults import checkpoints, configurations
 from tools.faults.configurations import KINDS
 from tools.faults.in_process import call
 
+from synthattn.compare import results
 from synthattn.compare.compare import load_comparison
 from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source
@@ -24,7 +25,6 @@ from synthattn.data.tokenizers import train_tokenizer
 from synthattn.models import presets, size
 from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.describe import MODELS, describe
-from synthattn.render import results
 from synthattn.saved_file import read_json, read_yaml
 from synthattn.training import record
 from synthattn.training.model import load
@@ -334,7 +334,7 @@ def test_sizes_are_those_of_the_model(attention, fields):
     config: SynthesizerConfig = presets.tiny(attention, **fields)
     model = MODELS["seq2seq"](config)
     expected = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
-    assert size.count(config) == expected
+    assert size.count_numbers(config) == expected
 
 
 FORMS = ["{}", "[]", "3", "null", '{"status": 3}', '{"status": "done", "settings": [], "data": {}}', "[" * 9999]
@@ -347,7 +347,7 @@ def test_records_of_another_form(tmp_path, text):
         record.load(tmp_path)
     assert "\n" not in str(caught.value)
     (tmp_path / "results.json").write_text(text)
-    with pytest.raises(ValueError, match=r"results\.json is no result of a comparison: "):
+    with pytest.raises(ValueError, match=r"results\.json holds no results of version 2: "):
         results.load(tmp_path / "results.json")
     (tmp_path / "compare.yaml").write_text(text)
     with pytest.raises(ValueError, match=r"compare\.yaml is damaged: "):

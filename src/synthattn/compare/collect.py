@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from synthattn.compare import statistics
-from synthattn.compare.execution import SPEEDS
+from synthattn.compare.costs import SPEEDS
 from synthattn.compare.records import StudyRecord
 from synthattn.compare.results import Difference, Run, Score, Variant
 from synthattn.metrics.base import Metric

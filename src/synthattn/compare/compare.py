@@ -33,7 +33,7 @@ from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import Evaluation, load_rows, metrics_of
 from synthattn.training.floors import floors
 from synthattn.training.prepare import Prepared, check_same_data
-from synthattn.training.progress import Display, Quiet
+from synthattn.training.progress import Display
 from synthattn.training.run import Stopped, check_names, prepare_data
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
 
@@ -185,7 +185,7 @@ def compare(
     """
     check_names(folder, comparison.settings)
     with locked_folder(folder):
-        progress = _begin(comparison, folder, display or (lambda name: Quiet()), command, resume)
+        progress = _begin(comparison, folder, display or (lambda name: Display()), command, resume)
         progress.empty.published = list(published)
         try:
             executors.execute(progress.tasks, finished=lambda: _write(progress))
@@ -218,7 +218,7 @@ def _begin(
     study = comparison.study()
     execution = Execution(study, _Folder(folder), display, lambda run: "", WAY_OUT, {study.parts[0].name: prepared})
     progress = _Progress(folder, comparison, execution, prepared, _empty(comparison, prepared, command), 0.0)
-    with contextlib.suppress(ValueError):  # results that are not there, or damaged, are written anew
+    with contextlib.suppress(ValueError, FileNotFoundError):  # results that are not there, or damaged, are written anew
         before = load_results(folder / RESULTS)
         progress.empty.started, progress.seconds = before.started, before.seconds
         progress.empty.command = before.command or command

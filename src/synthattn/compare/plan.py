@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from synthattn.training.settings import Settings
 
@@ -153,6 +153,7 @@ class PlannedRun:
         return PlannedRun(study, part, part.like(self.row), 0)
 
 
+@runtime_checkable
 class Places(Protocol):
     """Folders of a study."""
 

@@ -112,23 +112,19 @@ def _verdicts(part: Results) -> Iterator[outcome.Verdict]:
         if base is None or look is None:
             continue
         both = spread(look.after), spread(base.after)
-        yield outcome.Verdict(
-            f"After training, the weights of {name} vary more than the Transformer's ({part.title}).",
-            "analysis (2021)",
-            part.name,
-            part.scale,
-            _judged(both[0] / both[1] - 1, 0.05),
-            f"standard deviation of the weights: {name} {both[0]:.3f}, Transformer {both[1]:.3f}; "
-            "means over layers, no test",
-            runs=1,
-        )
         few = next_to_nothing(look.after), next_to_nothing(base.after)
-        yield outcome.Verdict(
-            f"The Transformer has more weights that are next to nothing than {name} ({part.title}).",
-            "analysis (2021)",
-            part.name,
-            part.scale,
-            _judged(few[1] - few[0], 0.01),
-            f"weights below a thousandth: Transformer {few[1]:.0%}, {name} {few[0]:.0%}; means over layers, no test",
-            runs=1,
+        judged: tuple[tuple[str, outcome.Judgement, str], ...] = (
+            (
+                f"After training, the weights of {name} vary more than the Transformer's ({part.title}).",
+                _judged(both[0] / both[1] - 1, 0.05),
+                f"standard deviation of the weights: {name} {both[0]:.3f}, Transformer {both[1]:.3f}",
+            ),
+            (
+                f"The Transformer has more weights that are next to nothing than {name} ({part.title}).",
+                _judged(few[1] - few[0], 0.01),
+                f"weights below a thousandth: Transformer {few[1]:.0%}, {name} {few[0]:.0%}",
+            ),
         )
+        for claim, judgement, numbers in judged:
+            because = f"{numbers}; means over layers, no test"
+            yield outcome.Verdict(claim, "analysis (2021)", part.name, part.scale, judgement, because, runs=1)

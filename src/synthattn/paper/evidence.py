@@ -7,16 +7,16 @@ from typing import Any
 
 from synthattn.compare import records, statistics
 from synthattn.compare.collect import Runs, Scoring, add_runs, by_row, done, relative, same_seeds
-from synthattn.compare.execution import chosen_rate
+from synthattn.compare.inputs import chosen_rate
 from synthattn.compare.plan import Study, StudyRow
 from synthattn.compare.records import StudyRecord
 from synthattn.compare.results import Metric as Shown
 from synthattn.compare.results import PublishedNumber, Results, Variant
 from synthattn.messages import suggestion
 from synthattn.metrics.base import Metric
-from synthattn.paper import published
 from synthattn.paper.claims import Apart, Gap, Number, Printed, verdicts
 from synthattn.paper.outcome import Outcome
+from synthattn.paper.published import SHORT, PaperColumn, PaperRow, PaperTable
 from synthattn.paper.recipes import SCALES, TABLES, PaperPart, recipe
 from synthattn.tasks import SUITES, find_task
 from synthattn.training.evaluation import metrics_of_tasks
@@ -212,56 +212,60 @@ def _definition(name: str, metric: Metric, runs: Mapping[str, Runs]) -> str:
     return next((str(score["definition"]) for score in scores if "definition" in score), metric.definition)
 
 
-def _columns(part: PaperPart) -> list[published.PaperColumn]:
+def _columns(part: PaperPart) -> list[PaperColumn]:
     table = part.published
     if table is None:
         return []
     return [column for column in table.columns if not part.published_data or column.data == part.published_data]
 
 
-def _ours(column: published.PaperColumn, names: Sequence[str]) -> str | None:
+def _ours(column: PaperColumn, names: Sequence[str]) -> str | None:
     """Our metric that a column is to be read beside, of those that there are."""
     if column.ours in SUITES and "mean" in names:  # of a suite of which some tasks are missing
         return "mean"
     return column.ours if column.ours in names else None
 
 
-def _called(table: published.PaperTable, column: published.PaperColumn) -> str:
+def _called(table: PaperTable, column: PaperColumn) -> str:
     printed = "exp of " if column.logarithm else ""
     return f"{printed}{column.metric}, {column.data}, {table.number}"
 
 
-def _published(part: PaperPart, row: StudyRow, names: Sequence[str]) -> dict[str, PublishedNumber]:
-    """What the paper has for a row, by our metric; parameters and speed among them."""
+def _numbers(part: PaperPart, row: str, names: Sequence[str]) -> Iterator[tuple[str, PaperColumn, float, PaperRow]]:
+    """Yield what the paper has for a row: our metric or cost, its column, the number and all of its row."""
     table = part.published
+    theirs = None if table is None else next((one for one in table.rows if one.name == row), None)
+    if table is None or theirs is None:
+        return
+    for column in _columns(part):
+        name = _ours(column, names) or COSTS.get(column.metric)
+        if name is not None:
+            yield name, column, theirs.values[table.columns.index(column)], theirs
+
+
+def _published(part: PaperPart, row: StudyRow, names: Sequence[str]) -> dict[str, PublishedNumber]:
+    """Return what the paper has for a row, by our metric; parameters and speed among them."""
+    table, found = part.published, {}
     theirs = None if table is None else next((one for one in table.rows if one.name == row.name), None)
     if table is None or theirs is None:
         return {}
     source = theirs.source or f"{table.source}, {table.number}"
-    found: dict[str, Any] = {}
-    for column in _columns(part):
-        value = theirs.values[table.columns.index(column)]
-        name = _ours(column, names) or COSTS.get(column.metric)
-        if name is None or math.isnan(value):
-            continue
-        found[name] = PublishedNumber(round(math.exp(value), 2) if column.logarithm else value, source, theirs.doubt)
+    for name, column, value, _ in _numbers(part, row.name, names):
+        if not math.isnan(value):
+            plain = round(math.exp(value), 2) if column.logarithm else value
+            found[name] = PublishedNumber(plain, source, theirs.doubt)
     if theirs.parameters is not None:
         found["parameters"] = PublishedNumber(float(theirs.parameters), source, theirs.doubt)
     return found
 
 
 def _printed(part: PaperPart, names: Sequence[str]) -> Printed:
-    """The paper's numbers as they stand there, of all of its rows, also of those that are not run at a scale."""
-    table = part.published
+    """Return the paper's numbers as they stand there, of all of its rows, also of those that are not run at a scale."""
 
     def printed(row: str, metric: str) -> Number | None:
-        theirs = None if table is None else next((one for one in table.rows if one.name == row), None)
-        if table is None or theirs is None:
-            return None
-        for column in _columns(part):
-            value = theirs.values[table.columns.index(column)]
-            if metric == _ours(column, names) or metric == COSTS.get(column.metric):
-                source = published.SHORT.get(theirs.source, theirs.source)
+        for name, column, value, theirs in _numbers(part, row, names):
+            if name == metric:
+                source = SHORT.get(theirs.source, theirs.source)
                 return None if math.isnan(value) else Number(value, column.metric, source, column.logarithm)
         return None
 

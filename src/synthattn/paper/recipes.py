@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args
 
 from synthattn.compare.plan import ONE_ANSWER, Study, StudyPart, StudyRow, with_seeds
 from synthattn.messages import suggestion
-from synthattn.paper import published
-from synthattn.paper.published import PaperTable
+from synthattn.paper.published import PRINTED, PaperTable
 from synthattn.training.settings import DataSettings, EvaluationSettings, ModelSettings, Settings, TrainingSettings
 
 Scale = Literal["tiny", "cpu", "paper"]
@@ -142,7 +141,7 @@ def translation(make: Maker) -> tuple[PaperPart, ...]:
         )
         title = make.title(f"Multi30k, English to {word}", f"WMT'14, English to {word}")
         metrics = ("bleu", "tokenized-bleu", "chrf")
-        table, of = published.TABLE_2_TRANSLATION, f"WMT'14 English to {word}"
+        table, of = PRINTED["translation"], f"WMT'14 English to {word}"
         longer = (
             "; in docs/multi30k are four of them after 3,500 steps at half the rate, with a longer warm-up and "
             "averaged weights, and there they cannot be told apart"
@@ -184,7 +183,7 @@ def lm1b(make: Maker) -> tuple[PaperPart, ...]:
             _news(make),
             rows,
             ("word-perplexity", "token-perplexity"),
-            published=published.TABLE_2_LANGUAGE_MODELING,
+            published=PRINTED["language modelling"],
             rates=RATES[make.scale],
             looks="histograms",
             note=make.note(
@@ -220,7 +219,7 @@ def generation(make: Maker) -> tuple[PaperPart, ...]:
     return (
         PaperPart(
             "summaries", summarised, summaries, rows, ("rouge1", "rouge2", "rougeL"),
-            published=published.TABLE_3_SUMMARIZATION, rates=rates,
+            published=PRINTED["summarisation"], rates=rates,
             note=make.note(
                 "headlines of single sentences, not summaries of articles; scored on the validation set, which also "
                 "chose the learning rate",
@@ -229,7 +228,7 @@ def generation(make: Maker) -> tuple[PaperPart, ...]:
         ),
         PaperPart(
             "dialogue", make.title(spoken, spoken), dialogue, rows, talk,
-            published=published.TABLE_3_DIALOGUE, rate_of="summaries", vectors=True,
+            published=PRINTED["dialogue"], rate_of="summaries", vectors=True,
             note=make.note(
                 "10 thousand pairs to learn from; scored on the first 2,000 of the validation set", "steps are a guess"
             ),
@@ -290,7 +289,7 @@ def c4(make: Maker) -> tuple[PaperPart, ...]:
             settings,
             _c4_rows(make),
             ("token-perplexity",),
-            published=published.TABLE_4_C4,
+            published=PRINTED["c4"],
             rates=RATES[make.scale],
             speed_rounds=SPEED_ROUNDS,
             looks="histograms",
@@ -355,13 +354,13 @@ def _suite(
 
 def glue(make: Maker) -> tuple[PaperPart, ...]:
     """GLUE, text to text, all tasks together, from the models of ``c4``."""
-    return _suite(make, "glue", published.TABLE_4_GLUE, 2400, (1e-3, 2e-3, 4e-3), T5_LIMIT)
+    return _suite(make, "glue", PRINTED["glue"], 2400, (1e-3, 2e-3, 4e-3), T5_LIMIT)
 
 
 def superglue(make: Maker) -> tuple[PaperPart, ...]:
     """SuperGLUE, likewise."""
     # In so few steps the passages of MultiRC would leave no time for any other task.
-    return _suite(make, "superglue", published.TABLE_5_SUPERGLUE, 1200, (5e-4, 1e-3), 2048)
+    return _suite(make, "superglue", PRINTED["superglue"], 1200, (5e-4, 1e-3), 2048)
 
 
 LINFORMER = StudyRow("Linformer", "linformer")
@@ -405,7 +404,7 @@ def encoding(make: Maker) -> tuple[PaperPart, ...]:
         rows = (*make.seeds(ENCODERS, 3), ONE_ANSWER)
         note = make.note("", "sizes, steps and learning rate are guesses")
         about = make.title(title, paper)
-        beside = {"published": published.ENCODERS, "published_data": column, "note": note}
+        beside = {"published": PRINTED["encoders"], "published_data": column, "note": note}
         return PaperPart(name, about, settings, rows, ("accuracy",), **beside, **choice)
 
     news = part(
@@ -451,7 +450,7 @@ def lra(make: Maker) -> tuple[PaperPart, ...]:
     paper = {"learning_rate": 5e-4, "warmup": 1000, "steps": 5000, "batch_tokens": 32 * 2000}
 
     def part(name: str, settings: Settings, title: str, column: str, **choice: Any) -> PaperPart:
-        beside = {"published": published.LONG_RANGE_ARENA, "published_data": column}
+        beside = {"published": PRINTED["long range arena"], "published_data": column}
         return PaperPart(name, title, settings, rows, ("accuracy",), **beside, **choice)
 
     def model(length: int, **paper_fields: Any) -> ModelSettings:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from synthattn.tasks.base import Example
 from synthattn.tasks.encoding import examples
-from synthattn.tasks.inputs import IGNORED, spans
+from synthattn.tasks.inputs import IGNORED, span_inputs
 from synthattn.tasks.trivial import Answerer, TrivialSystem
 from synthattn.training.evaluation import Evaluation, merged, score
 from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation
@@ -125,6 +125,6 @@ def _tokens(part: TaskData, split: str, tokenizer: Any, longest: int, limit: int
     texts = encode_for_evaluation(part, split, tokenizer, longest).target
     if part.task.kind == "causal-lm":
         return [texts[n] for n in range(len(texts))[:limit]]
-    hidden = spans(texts, longest, tokenizer, SPAN_SEED)
+    hidden = span_inputs(texts, longest, tokenizer, SPAN_SEED)
     labels = [hidden.item(0, n)[-1] for n in range(len(hidden))[:limit]]
     return [label[label != IGNORED] for label in labels]
