@@ -397,8 +397,8 @@ def test_a_classification_with_a_control(data, tmp_path):
     assert vanilla.parameters < largest.parameters
     assert control.parameters == pytest.approx(largest.parameters, rel=0.01)
     assert results.main_metric == "accuracy"
-    assert set(results.one_answer) == {"accuracy", "macro-f1"}
-    assert results.facts["one answer for all"].startswith(f"accuracy {results.one_answer['accuracy']:.2f}, macro-f1 ")
+    (floor,) = (row for row in results.rows if not row.attention)
+    assert (floor.name, set(floor.scores)) == ("best constant answer", {"accuracy", "macro-f1"})
     assert all(variant.generation_speed is None for variant in results.variants)
     assert all(variant.cache_bytes_per_token is None for variant in results.variants)
     assert {answer for variant in results.variants for answer in variant.samples} <= {"animal", "thing"}

@@ -18,7 +18,7 @@ from synthattn.compare import collect, executors, statistics
 from synthattn.compare.execution import Execution
 from synthattn.compare.plan import PlannedRun, Study, StudyPart, StudyRow, plan
 from synthattn.compare.results import FILE as RESULTS
-from synthattn.compare.results import Metric, Published, Results, Sample, Variant
+from synthattn.compare.results import Metric, Published, Results, Sample, Score, Variant
 from synthattn.compare.results import load as load_results
 from synthattn.compare.verdict import answer
 from synthattn.data.locks import LOCK, FolderInUseError, locked_folder
@@ -29,9 +29,9 @@ from synthattn.render.picture import picture
 from synthattn.saved_file import one_line, read_yaml, restore
 from synthattn.synthesizers import FAMILY
 from synthattn.training import record
-from synthattn.training.best_constant_answer import answers_are_chosen, best_constant_answer
 from synthattn.training.checkpoints import write_text
-from synthattn.training.evaluation import load_rows, metrics_of
+from synthattn.training.evaluation import Evaluation, load_rows, metrics_of
+from synthattn.training.floors import floors
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display
 from synthattn.training.run import Stopped, check_names, prepare_data
@@ -258,21 +258,18 @@ def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         "training inputs": f"{len(prepared.train):,}",
         "longest input": f"{prepared.longest:,} tokens",
     }
-    floor = {}
-    if answers_are_chosen(prepared.parts):
-        scored = best_constant_answer(prepared.parts, settings.evaluation, settings.data.train_examples).scored
-        floor = {name: one.score.value for name, one in scored.items()}
-        facts["one answer for all"] = ", ".join(f"{name} {value:.2f}" for name, value in floor.items())
+    trivial = floors(
+        prepared.parts, settings.evaluation, prepared.tokenizer, prepared.longest, settings.data.train_examples
+    )
     return Results(
         task=settings.data.task,
         data=settings.data.source,
         baseline=BASELINE,
         main_metric="",
         answer=[],
-        rows=[],
+        rows=[_floor_row(name, scored) for name, scored in trivial.items()],
         metrics={},
         facts=facts,
-        one_answer=floor,
         command=command,
         versions=record.versions(),
         hardware=record.hardware(),
@@ -280,6 +277,14 @@ def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         notes=list(prepared.notes),
         started=record.now(),
         title=comparison.study().parts[0].title,
+    )
+
+
+def _floor_row(name: str, found: Evaluation) -> Variant:
+    """Return the row of a trivial system, whose scores are exact: nothing about it is by chance."""
+    values = {metric: one.score.value for metric, one in found.scored.items()}
+    return Variant(
+        "", "done", name=name, scores={n: Score(value, value, value, [value]) for n, value in values.items()}
     )
 
 
@@ -316,6 +321,7 @@ def _collect(progress: _Progress) -> Results:
         _add_samples(results, variant, progress.folder / "runs" / f"{row.key}-0" / "predictions.jsonl")
         results.rows.append(variant)
     main = [row.scores[results.main_metric] for row in results.rows if results.main_metric in row.scores]
+    results.rows += progress.empty.rows
     statistics.adjust([score.difference for score in main if score.difference is not None])
     return results
 

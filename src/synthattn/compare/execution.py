@@ -12,7 +12,7 @@ from synthattn.compare.plan import PlannedRun
 from synthattn.compare.records import StudyRecord
 from synthattn.data.locks import FolderInUseError
 from synthattn.training import record
-from synthattn.training.best_constant_answer import best_constant_answer
+from synthattn.training.floors import floors
 from synthattn.training.prepare import open_parts
 from synthattn.training.run import Stopped, train
 from synthattn.training.settings import as_dict
@@ -30,7 +30,7 @@ class Execution(RunInputs):
         if run.shares_candidate:
             self._share(run)
         elif not run.row.trained:
-            self._score_one_answer(run)
+            self._score_floor(run)
         elif not self._failed_before(run):
             self._train(run)
 
@@ -80,7 +80,7 @@ class Execution(RunInputs):
             records.copy_rows(self.places.record(chosen).with_suffix(""), self.places.record(run))
             self._keep(run, found.record, measured=run.part.before is not None)
 
-    def _score_one_answer(self, run: PlannedRun) -> None:
+    def _score_floor(self, run: PlannedRun) -> None:
         """Score a row that is no model: read, count and score."""
         if not self.main:
             return self._wait(run)
@@ -89,7 +89,7 @@ class Execution(RunInputs):
         parts = open_parts(settings.data)
         facts = {"sources": {part.source.name: part.source.fingerprint() for part in parts}}
         self.check_data(run.part, facts)
-        scored = best_constant_answer(parts, settings.evaluation, settings.data.train_examples)
+        (scored,) = floors(parts, settings.evaluation, None, 0, settings.data.train_examples).values()
         folder.mkdir(parents=True, exist_ok=True)
         scored.save(folder)
         found = record.RunRecord(

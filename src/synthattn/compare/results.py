@@ -231,9 +231,6 @@ class Results:
     published: list[Published] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     """What was equal for all: preset, steps, batch, vocabulary, examples, seeds; in the order in which to show them."""
-    one_answer: dict[str, float] = field(default_factory=dict)
-    """By metric, what one answer scores at best when it is given to every question; empty where answers are not few.
-    Who is not above it cannot be told from one that has learned nothing."""
     command: str = ""
     """What to type to do it again."""
     versions: dict[str, str] = field(default_factory=dict)
@@ -259,8 +256,8 @@ class Results:
 
     @property
     def variants(self) -> list[Variant]:
-        """All rows, as a comparison calls them."""
-        return self.rows
+        """The rows that are models, as a comparison calls them."""
+        return self.models
 
     @property
     def models(self) -> list[Variant]:

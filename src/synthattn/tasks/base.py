@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from synthattn.data.source import Record
 from synthattn.messages import listed
 from synthattn.metrics.base import Metric
+from synthattn.tasks.trivial import TrivialSystem, constant_answer
 
 Kind = Literal["seq2seq", "causal-lm", "span-corruption", "classification"]
 
@@ -76,6 +77,11 @@ class Task:
 
     def metrics(self) -> Sequence[Metric]:
         raise NotImplementedError
+
+    def trivial_system(self, learned: Sequence[Example]) -> TrivialSystem | None:
+        """Return a system without a model, made from training examples; a model must score more. None if unknown."""
+        # The best one is chosen with hindsight: among equally frequent classes it would be chance.
+        return constant_answer(learned, "best constant answer", 30, by_hindsight=True) if self.chooses else None
 
     def field(self, record: Record, name: str) -> Any:
         """Return a field under its own or another usual name."""

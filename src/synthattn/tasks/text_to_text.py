@@ -11,6 +11,7 @@ from synthattn.metrics.cider import CiderD
 from synthattn.metrics.meteor import Meteor
 from synthattn.metrics.rouge import Rouge
 from synthattn.tasks.base import Example, Task
+from synthattn.tasks.trivial import TrivialSystem, constant_answer, copied_source, first_words
 
 
 class Translation(Task):
@@ -31,6 +32,9 @@ class Translation(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return Bleu(), TokenizedBleu(), ChrF()
+
+    def trivial_system(self, learned: Sequence[Example]) -> TrivialSystem:
+        return copied_source()
 
     def _columns(self, record: Record) -> tuple[str, str]:
         fields = record.fields
@@ -72,6 +76,9 @@ class Summarization(Task):
     def metrics(self) -> Sequence[Metric]:
         return [Rouge(kind) for kind in ("rouge1", "rouge2", "rougeL", "rougeLsum")]
 
+    def trivial_system(self, learned: Sequence[Example]) -> TrivialSystem:
+        return first_words(learned, self.prefix)
+
 
 class Dialogue(Task):
     """Reply to the last turns of a dialogue, given facts about the speaker."""
@@ -100,6 +107,9 @@ class Dialogue(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return BleuN(1), BleuN(4), Rouge("rougeL"), Meteor(), CiderD()
+
+    def trivial_system(self, learned: Sequence[Example]) -> TrivialSystem:
+        return constant_answer(learned, "constant reply", 50)
 
     def _with_reply(self, record: Record) -> Record:
         """Convert records of the hub's PersonaChat, whose reply is the last of several candidates.
@@ -143,3 +153,6 @@ class Turns(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return Dialogue().metrics()
+
+    def trivial_system(self, learned: Sequence[Example]) -> TrivialSystem:
+        return Dialogue().trivial_system(learned)
