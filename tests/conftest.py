@@ -12,5 +12,5 @@ torch.set_num_threads(1)
 
 @pytest.fixture(autouse=True)
 def _fused_for_any_number_of_keys(monkeypatch):
-    """Small inputs take torch's fused kernel, too, which most tests could not reach otherwise."""
+    """Let small inputs take torch's fused kernel, which most tests could not reach otherwise."""
     monkeypatch.setattr("synthattn.engine.thresholds.FUSED_KEYS", 0)

@@ -1,4 +1,4 @@
-"""What the tests share: the specs, sizes that betray a swapped axis, and one way to compare."""
+"""Specs, sizes and comparisons that the tests share."""
 
 import platform
 import shutil
@@ -45,13 +45,14 @@ SPECS = [
     "fixed_random+factorized_dense+dense(window=3)",
 ]
 
-COMPILED = sys.platform == "linux" and platform.machine() == "x86_64" and shutil.which("gcc") is not None
-FAST = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+COMPILED = sys.platform in ("linux", "darwin") and any(map(shutil.which, ("gcc", "cc", "clang")))
+IS_ARM = platform.machine() in ("aarch64", "arm64")
+FAST = IS_ARM or torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 needs_kernels = pytest.mark.skipif(
     not (COMPILED and FAST), reason="no kernels for this machine, or nothing to compile them"
 )
 
-# Distinct primes, so that two axes that change places cannot go unseen.
+# Distinct primes, so that swapped axes are noticed.
 BATCH, HEADS, HEAD_DIM, LENGTH, MEMORY, MAX_LENGTH, D_MODEL = 2, 3, 5, 11, 13, 23, 17
 
 
@@ -66,7 +67,7 @@ def make(
     torch.manual_seed(seed)
     options = {"d_model": D_MODEL, "num_heads": HEADS, "head_dim": HEAD_DIM} | options
     layer = SyntheticAttention(attention=spec, max_length=max_length, mix=mix, dtype=dtype, **options)
-    with torch.no_grad():  # biases and mixture weights start at zero, where mistakes in them would not show
+    with torch.no_grad():  # biases and mixture weights start at zero, which would hide mistakes
         for parameter in layer.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
     return layer
@@ -77,7 +78,7 @@ def tokens(length: int = LENGTH, batch: int = BATCH, seed: int = 1, dtype: torch
 
 
 def padding(length: int = LENGTH, batch: int = BATCH) -> Tensor:
-    """Example 0 loses its last four keys, example 1 every third key from the first one on."""
+    """Return a mask of the last four keys of example 0 and of every third key of the other examples."""
     mask = torch.zeros(batch, length, dtype=torch.bool)
     mask[0, length - 4 :] = True
     mask[1:, ::3] = True
@@ -86,7 +87,7 @@ def padding(length: int = LENGTH, batch: int = BATCH) -> Tensor:
 
 @contextmanager
 def chunks_for_all(logits: int = 64) -> Iterator[None]:
-    """Let the plain backend run calls of any size in chunks of so many logits."""
+    """Let the plain backend compute calls of any size in chunks of ``logits`` logits."""
     changed = {
         "CHUNKED_LOGITS": 0,
         "CHUNK_LOGITS": logits,
@@ -101,18 +102,18 @@ def chunks_for_all(logits: int = 64) -> Iterator[None]:
 
 
 def call_of(logits: Logits, value: Tensor, mask: Mask | None = None, dropout: float = 0.0) -> Call:
-    """Return a call with logits and values that are there already."""
+    """Return a call with the given logits and values."""
     values = LazyValues(value, None, value.shape[1], value.shape[3])
     return Call(lambda: logits, values, mask or Mask(), logits.query_length, dropout)
 
 
 def with_gradients(y: Tensor, layer: SyntheticAttention, inputs: list[Tensor]) -> dict[str, Tensor]:
-    """The result, and the gradient of a weighted sum of it for every input and parameter."""
+    """Return the output and the gradients of a weighted sum of it with respect to every input and parameter."""
     probe = torch.randn(y.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(9)).to(y.dtype)
     named = {f"input {n}": t for n, t in enumerate(inputs)} | dict(layer.named_parameters())
     gradients = torch.autograd.grad((y * probe).sum(), list(named.values()), allow_unused=True)
     found = {name: g for name, g in zip(named, gradients, strict=True) if g is not None}
-    # Only the queries of another memory can be without: batch-free logits do not look at them.
+    # Input-independent logits do not depend on the queries of another memory.
     assert set(named) - set(found) <= ({"input 0"} if len(inputs) == 2 else set()), "no gradient for a parameter"
     return {"output": y.detach()} | {name: torch.zeros_like(t) for name, t in named.items()} | found
 
@@ -120,7 +121,7 @@ def with_gradients(y: Tensor, layer: SyntheticAttention, inputs: list[Tensor]) -
 def assert_same(
     layer: SyntheticAttention, x: Tensor, memory: Tensor | None = None, tolerance: float = 1e-12, **masks: Any
 ) -> None:
-    """The layer equals the paper's equations: output, every parameter's gradient, every input's gradient."""
+    """Compare a layer with the reference: its output and the gradients of every parameter and input."""
     inputs = [t.clone().requires_grad_() for t in (x, memory) if t is not None]
     extra = inputs[1:] or [None]
     ours = with_gradients(layer(inputs[0], extra[0], **masks), layer, inputs)

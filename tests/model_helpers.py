@@ -1,4 +1,4 @@
-"""What the tests of models share: the specs, a small configuration whose sizes differ, and inputs."""
+"""Specs, a small configuration with distinct sizes, and inputs that the tests of models share."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def config(attention: str | list[str] = "random+vanilla", **changes: Any) -> Syn
 
 
 def make(kind: type, attention: str | list[str] = "random+vanilla", seed: int = 0, **changes: Any) -> Any:
-    """A model in double precision, so that equal means equal, with every parameter moved off its special start."""
+    """Return a model in double precision with random changes to its initial parameters."""
     torch.manual_seed(seed)
     model = kind(config(attention, **changes)).double().eval()
     with torch.no_grad():
@@ -39,7 +39,7 @@ def make(kind: type, attention: str | list[str] = "random+vanilla", seed: int = 
 
 
 def ids(batch: int, length: int, seed: int = 1) -> Tensor:
-    """Tokens that are neither padding (0) nor the end (1)."""
+    """Return random tokens without padding (0) and end (1)."""
     return torch.randint(2, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
@@ -60,12 +60,12 @@ def labels_for(kind: str, x: Tensor) -> Tensor:
 
 
 def assert_same_weights(ours: Any, theirs: Any) -> None:
-    """To the last bit."""
+    """Compare two models bit by bit."""
     one, other = ours.state_dict(), theirs.state_dict()
     assert one.keys() == other.keys()
     assert [name for name in one if not torch.equal(one[name], other[name])] == []
 
 
 def assert_same_numbers(ours: Tensor, theirs: Tensor) -> None:
-    """What the same weights say: on some processors the last bits of a product depend on where in memory they lie."""
+    """Compare outputs of equal weights. On some processors, alignment in memory changes the last bits of a product."""
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)

@@ -1,4 +1,4 @@
-"""replace_attention: torch's own models with synthetic attention inside."""
+"""torch's own models work after ``replace_attention``."""
 
 import copy
 
@@ -79,7 +79,7 @@ def test_vanilla_in_an_encoder_changes_nothing(batch_first, training):
     x = tokens() if batch_first else tokens().transpose(0, 1)
     for options in ({}, {"src_key_padding_mask": padding()}, {"mask": CAUSAL, "is_causal": True}, {"mask": CAUSAL}):
         with torch.set_grad_enabled(training):
-            # torch's fast path for evaluation gives padded positions zeros; they mean nothing anywhere else.
+            # torch's fast path for evaluation gives padded positions zeros; their values have no meaning elsewhere.
             kept = ~padding() if "src_key_padding_mask" in options else torch.ones(BATCH, LENGTH, dtype=torch.bool)
             kept = kept if batch_first else kept.t()
             torch.testing.assert_close(replaced(x, **options)[kept], original(x, **options)[kept])
@@ -168,7 +168,7 @@ def test_gradients_equal_the_originals_and_stop_where_detached():
     replaced = copy.deepcopy(original)
     replace_attention(replaced, "vanilla")
     x = tokens().requires_grad_()
-    # The last is other memory as far as gradients go, though it shares the values.
+    # The last shares the values, but its gradient is separate.
     for memory in (x, x.detach(), x.detach().requires_grad_()):
         arguments = (x, memory, memory)
         expected = torch.autograd.grad(original(*arguments)[0].square().sum(), x)[0]
@@ -176,7 +176,7 @@ def test_gradients_equal_the_originals_and_stop_where_detached():
         torch.testing.assert_close(found, expected)
 
 
-def test_calls_that_make_no_sense():
+def test_wrong_calls_are_refused():
     layer = attention()
     replace_attention(layer, "random", max_length=LENGTH)
     x = tokens()

@@ -1,4 +1,4 @@
-"""Hypothesis: any shape, any mask, any mixture equals the equations."""
+"""Attention equals the equations for any shape, mask and mixture that hypothesis draws."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The baselines against loops over their papers' equations, and what every layer of a block promises."""
+"""The baselines equal loops over the equations of their papers and keep the promises of all token mixers."""
 
 import copy
 import math
@@ -43,7 +43,7 @@ D_MODEL = HEADS * DIM
 def make(spec: str, dtype: torch.dtype = torch.float64, **options: Any) -> Any:
     torch.manual_seed(0)
     layer = build_mixer(spec, D_MODEL, HEADS, MAX_LENGTH, 0.0, **options).to(dtype)
-    with torch.no_grad():  # biases start at zero, where mistakes in them would not show
+    with torch.no_grad():  # biases start at zero, which would hide mistakes
         for parameter in layer.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
     return layer
@@ -54,7 +54,7 @@ def tokens(length: int = LENGTH, batch: int = BATCH, seed: int = 1, dtype: torch
 
 
 def padding(length: int = LENGTH) -> Tensor:
-    """Example 0 loses its last tokens, example 1 every third one from the first on."""
+    """Return a mask of the last tokens of example 0 and of every third token of example 1."""
     mask = torch.zeros(BATCH, length, dtype=torch.bool)
     mask[0, 1 + length // 2 :] = True
     mask[1, ::3] = True
@@ -62,7 +62,7 @@ def padding(length: int = LENGTH) -> Tensor:
 
 
 def assert_same(layer: TokenMixer, ours: Callable[..., Tensor], expected: Callable[..., Tensor], *inputs: Tensor):
-    """Two ways to compute the layer agree: output, and the gradient of every input and parameter; all have one."""
+    """Compare two outputs of a layer and the gradients of all inputs and parameters, which must exist."""
     found = []
     for compute in (ours, expected):
         leaves = [t.clone().requires_grad_() for t in inputs]
@@ -186,15 +186,15 @@ def test_linformer_reads_a_memory_with_more_queries_than_max_length():
 @pytest.mark.parametrize(("spec", "causal"), WAYS)
 @pytest.mark.parametrize("length", [1, 3, 64, 131])
 @pytest.mark.parametrize("padded", [True, False])
-def test_the_fast_way_equals_the_plain_one(spec, causal, length, padded):
-    """Over lengths that cross the blocks of a band."""
+def test_convolutions_equal_their_plain_form(spec, causal, length, padded):
+    """The lengths are below and above the block size of a band."""
     layer = make(spec)
     layer.resize_max_length(131)
     masks = {"is_causal": causal, "key_padding_mask": padding(length) if padded else None}
     assert_same(layer, lambda x: layer(x, **masks), lambda x: layer(x, plain=True, **masks), tokens(length))
 
 
-def test_equal_logits_make_a_moving_average_whose_ends_lack_what_lies_outside():
+def test_equal_logits_give_a_moving_average_with_zeros_outside():
     layer = LightConvolution(6, 2, kernel=3)
     torch.nn.init.zeros_(layer.weight)
     _, centred = layer(torch.randn(1, 4, 6), need_weights=True)
@@ -252,7 +252,7 @@ def test_decoding_step_by_step_equals_the_causal_pass(spec, step, padded):
 
 
 @pytest.mark.parametrize("spec", CONVOLUTIONS)
-def test_a_memory_may_hold_what_comes_after_the_queries(spec):
+def test_a_memory_may_hold_later_tokens(spec):
     layer, x = make(spec), tokens()
     for causal in (True, False):
         y = layer(x[:, 4:7], layer.project_memory(x), offset=4, is_causal=causal)
@@ -303,7 +303,7 @@ def test_positions_move_the_tokens_of_linformer():
 
 @pytest.mark.parametrize("spec", CONVOLUTIONS)
 def test_a_dropped_kernel_entry_is_gone_for_all_that_share_the_kernel(spec):
-    """A kernel of one entry, dropped at one half, gives nothing or twice the value."""
+    """With dropout 0.5, a kernel of one entry gives zero or twice the value."""
     kind = type(make(spec))
     torch.manual_seed(0)
     layer = kind(D_MODEL, D_MODEL, 1, 0.5, bias=False).double()
@@ -404,7 +404,7 @@ def test_padding_a_linformer_keeps_short_inputs(spec, length):
 
 
 @pytest.mark.parametrize("length", [2 * MAX_LENGTH, LENGTH])
-def test_interpolating_a_linformer_keeps_what_a_stretched_input_gives(length):
+def test_an_interpolated_linformer_gives_a_stretched_input_the_same_mixtures(length):
     layer = make("linformer(k=7)")
     with torch.no_grad():
         for table in (layer.e, layer.f):
@@ -427,7 +427,7 @@ def test_a_convolution_has_no_max_length(spec):
 
 
 @pytest.mark.parametrize("spec", BASELINES)
-def test_none_takes_a_position_bias(spec):
+def test_baselines_refuse_a_position_bias(spec):
     assert not make(spec).takes_position_bias
 
 

@@ -1,4 +1,4 @@
-"""Kept weights are never stale, whatever happens to the parameters between two calls."""
+"""Kept weights are never stale after any change of the parameters."""
 
 import copy
 import pickle
@@ -13,7 +13,7 @@ from helpers import tokens as tokens_of
 from synthattn import SyntheticAttention, reference
 from synthattn.engine import input_independent, thresholds
 
-LENGTH = 19  # long enough for keeping to pay
+LENGTH = 19  # long enough for weights to be kept
 
 
 def tokens(length: int = LENGTH, **options):
@@ -35,7 +35,7 @@ SPECS = [
 
 @pytest.fixture
 def computed(monkeypatch):
-    """How often exponentials were computed."""
+    """Count how often exponentials are computed."""
     count = [0]
     original = input_independent.exponentials
 
@@ -88,7 +88,7 @@ def edit_data_swapping_columns(layer):
 
 
 def edit_data_negating(layer):
-    sources(layer)[0].data.neg_()  # and not all: two factors would give the same product
+    sources(layer)[0].data.neg_()  # not all: with both factors negated, the product would be equal
 
 
 def edit_one_entry_of_data(layer):
@@ -165,7 +165,7 @@ def test_never_stale(monkeypatch, spec, change, causal, large):
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("causal", [False, True])
 def test_never_stale_after_a_reload_while_they_are_computed(monkeypatch, spec, causal):
-    """Another thread loads parameters between the look at them and the exponentials, or after these."""
+    """Another thread loads parameters before or after the exponentials are computed."""
     layer, other, x = make(spec).eval(), make(spec, seed=5).eval(), tokens()
     original = input_independent.exponentials
     for moment in ("before", "after"):
@@ -188,7 +188,7 @@ def test_never_stale_after_a_reload_while_they_are_computed(monkeypatch, spec, c
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_never_stale_after_an_optimizer_step(fused):
-    """Fused optimizers do not even touch the version counter of what they change."""
+    """Fused optimizers do not increase the version counters of the parameters that they change."""
     layer, x = make("random", torch.float32), tokens(dtype=torch.float32)
     optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2, fused=fused)
     for _ in range(3):
@@ -226,7 +226,7 @@ def test_gradients_still_flow_in_eval_mode():
     assert layer.synthesizer.get_parameter("matrix").grad.abs().sum() > 0  # pyright: ignore
 
 
-def test_short_inputs_to_a_long_layer_are_not_worth_it(computed):
+def test_short_inputs_to_a_long_layer_are_not_kept(computed):
     run(make("random").eval(), tokens(5))
     assert computed == [0]
 
@@ -242,7 +242,7 @@ def test_rows_of_minus_infinity_do_not_hide_a_change():
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_training_after_a_call_in_inference_mode(causal):
-    """A frozen matrix is read from the cache in training as well; inference tensors could not be."""
+    """Training reads a frozen matrix from the cache, so the cache must not hold inference tensors."""
     layer, x = make("fixed_random"), tokens()
     with torch.inference_mode():
         layer(x, is_causal=causal)
@@ -297,7 +297,7 @@ def with_a_hook_on_everything(synthesizer):
 
 
 @pytest.mark.parametrize("change", [with_a_hook, with_another_forward, with_a_hook_on_everything])
-def test_who_takes_part_in_the_logits_is_not_passed_over(change):
+def test_hooked_logits_are_computed_anew(change):
     layer = SyntheticAttention(16, 4, "random+factorized_random", max_length=16, mix="sum").eval()
     x = torch.randn(2, 16, 16)
     with torch.no_grad():

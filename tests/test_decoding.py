@@ -1,4 +1,4 @@
-"""Decoding with what ``remember`` keeps equals the full causal pass; and the other ways to call a layer."""
+"""Decoding with projected memory equals the full causal pass."""
 
 from typing import Any
 

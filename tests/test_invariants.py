@@ -1,4 +1,4 @@
-"""What must hold for every spec, whatever path computes it."""
+"""Properties that hold for every spec and every backend."""
 
 import copy
 import io
@@ -161,7 +161,7 @@ def test_logits_are_those_of_the_weights(spec):
 
 
 def changed_rows(spec: str) -> torch.Tensor:
-    """Which rows of the logits change when token 4 of example 0 changes: (length,) of booleans."""
+    """Return True for the rows of the logits that change when token 4 of example 0 changes."""
     layer, x = make(spec), tokens()
     other = x.clone()
     other[0, 4] += 1.0
@@ -233,7 +233,7 @@ def test_every_parameter_gets_a_gradient(spec):
     layer = make(spec)
     layer(tokens(MAX_LENGTH)).square().sum().backward()
     silent = [name for name, p in layer.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    # Keys share their bias: it moves all logits of a row alike, which a softmax does not see.
+    # All keys share their bias, which adds a constant to a row of logits and does not change the softmax.
     assert [name for name in silent if not name.endswith("key.bias")] == []
 
 
@@ -341,7 +341,7 @@ def test_a_resized_layer_is_rebuilt_by_its_spec(spec):
 
 @pytest.mark.parametrize("spec", TOKEN_FREE)
 @pytest.mark.parametrize("kind", ["none", "causal", "padded"])
-def test_dropout_of_batch_free_weights_is_shared_by_the_batch(spec, kind):
+def test_dropout_of_input_independent_weights_is_shared_by_the_batch(spec, kind):
     layer = make(spec, dropout=0.5)
     x = tokens(batch=1).expand(BATCH, -1, -1)
     arguments = masks(kind, LENGTH, LENGTH)
@@ -353,7 +353,7 @@ def test_dropout_of_batch_free_weights_is_shared_by_the_batch(spec, kind):
 
 @every_spec
 def test_reads_memory_tells_whether_keys_must_be_kept(spec):
-    """Whether the logits of one query change with the tokens it attends to."""
+    """``reads_memory`` is True exactly if the logits of a query change with the tokens it attends to."""
     layer, x = make(spec), tokens()
     before, after = (layer.logits(x[:, :1], m, positions=torch.tensor([3])) for m in (x, x + 1.0))
     assert layer.synthesizer.reads_memory == (not torch.equal(before, after))
@@ -392,7 +392,7 @@ def test_attention_dropout_drops_and_keeps_the_mean(spec):
 @pytest.mark.parametrize("gradients", [True, False])
 @pytest.mark.parametrize("kind", ["forward_pre", "forward", "full_backward_pre", "full_backward"])
 def test_global_hooks_see_every_projection(spec, gradients, kind):
-    """Hooks that are registered for all modules at once, as profilers do; the value and output projections included."""
+    """Profilers register such hooks. They see the value and output projections too."""
     if "backward" in kind and not gradients:
         pytest.skip("there is no backward pass")
     layer, x = make(spec, torch.float32), tokens(dtype=torch.float32).requires_grad_()

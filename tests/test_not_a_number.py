@@ -1,4 +1,4 @@
-"""NaN stays NaN: on every execution path it reaches the same outputs and gradients as in the plain equations."""
+"""NaN reaches the same outputs and gradients on every backend as in the plain equations."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ PATHS = ["small", pytest.param("compiled", marks=needs_kernels), "chunks"]
 
 
 def results(layer: SyntheticAttention, x: Tensor, **options: Any) -> dict[str, Tensor]:
-    """The output in training and in evaluation, and the gradients of its sum and of the sum of its first rows."""
+    """Return the output in training and in evaluation, and the gradients of two sums of it."""
     x = x.clone().requires_grad_()
     y = layer(x, **options)
     named = {"x": x, **dict(layer.named_parameters())}
@@ -31,7 +31,7 @@ def results(layer: SyntheticAttention, x: Tensor, **options: Any) -> dict[str, T
 
 
 def assert_same_nan(layer: SyntheticAttention, x: Tensor, exact: bool, **options: Any) -> dict[str, Tensor]:
-    """Compare with the plain equations: NaN in the same places, and the same numbers elsewhere.
+    """Compare with the plain equations: NaN in the same places, equal numbers elsewhere.
 
     If not ``exact``, NaN may be in other places of a gradient: beside a row of NaN, what is masked in it is multiplied
     by zero on some paths, which leaves NaN, and is left out on others.
@@ -79,7 +79,7 @@ def test_nan_in_a_token_or_a_parameter(spec, name):
 
 @needs_kernels
 def test_a_diverged_model_does_not_look_healthy():
-    """The kernel takes over by itself at this size; a row of NaN logits was zeros there."""
+    """The compiled kernel takes calls of this size. It once gave zeros for a row of NaN logits."""
     layer, x = make("random+vanilla", torch.float32, 160), tokens(160, dtype=torch.float32)
     with torch.no_grad():
         layer.synthesizer.get_parameter("terms.0.matrix")[:, 7] = math.nan

@@ -1,4 +1,4 @@
-"""The reference itself against plain loops over the equations, and closed forms worked out by hand."""
+"""The reference equals plain loops over the equations, and closed forms."""
 
 import math
 
@@ -11,7 +11,7 @@ from synthattn.synthesizers.relative import bucket
 
 
 def project(linear: torch.nn.Linear, x: torch.Tensor, head: int) -> torch.Tensor:
-    """One head's part of a projection of one token."""
+    """Return one head of the projection of one token."""
     rows = slice(head * HEAD_DIM, (head + 1) * HEAD_DIM)
     result = linear.weight[rows] @ x
     return result if linear.bias is None else result + linear.bias[rows]
@@ -135,13 +135,13 @@ def test_two_logits_one_apart_give_one_over_one_plus_e():
 
 
 def test_factorized_dense_has_as_many_different_products_as_positions():
-    """Tiling both factors, the commonest mistake, would leave lcm(a, b) of them."""
+    """Tiling both factors, a common mistake, would give lcm(a, b) different products."""
     logits = make("factorized_dense(a=4, b=4)", max_length=16).logits(tokens(16))
     assert all(len(row.unique()) == 16 for row in logits[0].flatten(0, 1))
 
 
 def test_factorized_random_rows_differ():
-    """In the authors' code all queries share one row."""
+    """In the authors' code, all queries share one row of logits."""
     logits = make("factorized_random(rank=3)").logits(tokens())
     assert not torch.allclose(logits[0, 0, 0], logits[0, 0, 1])
     assert torch.linalg.matrix_rank(logits[0]).tolist() == [3] * HEADS

@@ -1,4 +1,4 @@
-"""The backends: each takes the calls that it should, and is exact where that is hardest."""
+"""Backends take the calls that they should, and are exact in the hardest cases."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from synthattn.layers import synthetic_attention
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The names of the backends that took a call, and of products that gave up."""
+    """Record the names of the backends that took a call, and of products that gave up."""
     taken: list[str] = []
 
     def watch(backend):
@@ -55,14 +55,14 @@ def path(calls: list[str], spec: str, training: bool = True, dtype=torch.float64
 
 
 def test_torch_s_fused_kernel_is_not_for_few_keys(calls, monkeypatch):
-    """It has lanes for 16 keys, and loses NaN where there are fewer."""
+    """With fewer than 16 keys, the fused kernel loses NaN."""
     monkeypatch.setattr(thresholds, "FUSED_KEYS", LENGTH + 1)
     assert path(calls, "vanilla") == "plain"
     monkeypatch.setattr(thresholds, "FUSED_KEYS", LENGTH)
     assert path(calls, "vanilla") == "sdpa"
 
 
-def test_which_backend_takes_what(calls):
+def test_each_backend_takes_its_calls(calls):
     assert path(calls, "random") == "input_independent"
     assert path(calls, "random", is_causal=True) == "input_independent"
     assert path(calls, "random", key_padding_mask=padding()) == "input_independent"
@@ -97,16 +97,14 @@ def test_bias_without_gradient_runs_in_the_flash_kernel(spec):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("causal", [True, False])
-def test_underflow_of_all_kept_keys_falls_back_to_the_exact_softmax(calls, spec, dtype, train, causal):
+def test_underflow_of_all_unmasked_keys_falls_back_to_the_exact_softmax(calls, spec, dtype, train, causal):
     layer = make(spec, dtype).train(train)
     matrix = next(p for n, p in layer.named_parameters() if n.endswith(("matrix", "left")))
-    with torch.no_grad():
-        matrix.mul_(
-            600.0 if dtype == torch.float64 else 100.0
-        )  # exp of the differences is far below the smallest float
+    with torch.no_grad():  # the exponentials of differences are far below the smallest float
+        matrix.mul_(600.0 if dtype == torch.float64 else 100.0)
     x, tolerance = tokens(dtype=dtype), 1e-12 if dtype == torch.float64 else 1e-6
     if spec == "factorized_random":
-        # A product is rounded as its size is, differently for every order of its sum, and weights with it.
+        # Products of large numbers have large rounding errors, which depend on the order of the sum.
         largest = float(layer.logits(x).detach().abs().max())
         tolerance = max(tolerance, 2 * torch.finfo(dtype).eps * largest)
     calls.clear()
@@ -121,7 +119,7 @@ def test_underflow_of_all_kept_keys_falls_back_to_the_exact_softmax(calls, spec,
 
 @pytest.mark.parametrize("gap", [0.0, 20.0, 60.0, 80.0, 100.0, 1000.0])
 def test_masked_peaks_leave_exact_weights_at_any_distance(gap):
-    """A masked key that dominates its row by any factor must not show in the others."""
+    """A masked key may exceed its row by any factor without an effect on the other weights."""
     layer = SyntheticAttention(6, 1, "random", max_length=4)
     with torch.no_grad():
         layer.synthesizer.matrix.copy_(torch.tensor([[0.0, 1.0, gap, 2.0]] * 4))  # pyright: ignore
@@ -150,7 +148,7 @@ def test_band_is_exact_across_blocks_and_for_any_window(length, window):
     assert_same(layer, tokens(length), key_padding_mask=padding(length), is_causal=True)
 
 
-def test_a_window_reaches_no_further():
+def test_keys_outside_a_window_have_no_effect():
     layer, x = make("dense(window=5)"), tokens(130)
     _, weights = layer(x, need_weights=True)
     distance = (torch.arange(130)[:, None] - torch.arange(130)).abs()
@@ -172,7 +170,7 @@ def test_chunks_of_any_size_agree(spec, size):
 
 @pytest.mark.parametrize("spec", ["random+vanilla", "factorized_dense"])
 def test_chunks_drop_weights_as_torch_does(spec):
-    """Backward passes drop what forward passes dropped, on average nothing is lost, and a seed repeats a run."""
+    """The backward pass drops the weights of the forward pass, the mean is kept, and a seed repeats a run."""
     layer, x = make(spec, dropout=0.4), tokens(batch=1)
     parameter = layer.value.weight
     with chunks_for_all(100):
@@ -220,7 +218,7 @@ def test_chunks_give_the_right_gradients_where_something_is_frozen(spec, frozen)
 
 
 def test_gradients_can_be_taken_twice_and_while_others_wait():
-    """Tensors that are saved for a backward pass keep their values, whatever else is computed before."""
+    """Tensors saved for a backward pass keep their values while other results are computed."""
     layer, other, x = make("dense+vanilla"), make("dense+vanilla", seed=5), tokens()
     expected = torch.autograd.grad(reference.attention(layer, x)[0].square().sum(), list(layer.parameters()))
     with chunks_for_all():
@@ -251,7 +249,7 @@ def test_chunks_hold_few_logits_at_a_time():
     assert largest.seen < HEADS * length * length
 
 
-def test_fake_tensors_go_another_way():
+def test_fake_tensors_are_not_computed_in_chunks():
     with FakeTensorMode(), chunks_for_all():
         layer = SyntheticAttention(12, 2, attention="dense+vanilla", max_length=16)
         x = torch.randn(2, 16, 12, requires_grad=True)
@@ -261,8 +259,8 @@ def test_fake_tensors_go_another_way():
 
 
 def test_gradcheck_of_the_chunks():
-    # Entry by entry: random directions would be faster, but do not see an error of some per cent.
-    layer = make("random+dense+vanilla", max_length=5)  # of a large table, most entries are not read
+    # Every entry, because random directions would not detect an error of some per cent.
+    layer = make("random+dense+vanilla", max_length=5)  # short, because most entries of a large table are not read
     x = tokens(4).requires_grad_()
     matrix = layer.synthesizer.get_parameter("terms.0.matrix")
 
@@ -290,8 +288,8 @@ def test_gradcheck_of_the_product(monkeypatch, causal, transposed):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("arguments", [{}, {"is_causal": True}, {"key_padding_mask": padding()}])
-def test_between_its_projections_input_independent_attention_re_orders_nothing(monkeypatch, arguments, bias):
-    """A head is the transposed memory of what the output projection reads, forward and backward."""
+def test_input_independent_attention_copies_nothing_between_its_projections(monkeypatch, arguments, bias):
+    """The output projection reads the heads in the memory order in which they were written, forward and backward."""
     layer, x = make("random", torch.float32, bias=bias), tokens(dtype=torch.float32)
     seen = []
     original = synthetic_attention.merge_heads
@@ -301,7 +299,7 @@ def test_between_its_projections_input_independent_attention_re_orders_nothing(m
             y = layer.train(train)(x, **arguments)
         assert as_feature_major(seen.pop()) is not None
         assert y.is_contiguous()
-    # A hook, or another module in its place, sees tokens in their usual order.
+    # Hooks and replaced modules get tokens in their usual order.
     layer.value.register_forward_hook(lambda module, args, result: seen.append(result))
     layer(x, **arguments)
     assert seen[0].shape == (BATCH, LENGTH, HEADS * HEAD_DIM)
@@ -314,7 +312,7 @@ def test_second_derivatives_of_input_independent_attention():
 
 
 def test_memory_of_input_independent_attention_does_not_grow_with_the_batch_squared_lengths():
-    """No tensor of batch x heads x length^2 is made, in eval or in training."""
+    """There is no tensor of batch x heads x length^2 entries, in evaluation or in training."""
     batch, length = 8, 64
     limit = batch * HEADS * length * length
 

@@ -1,4 +1,4 @@
-"""Second derivatives: gradients of gradients equal those of the plain equations, by every backend."""
+"""Second derivatives of every backend equal those of the plain equations."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from helpers import HEADS, LENGTH, SPECS, chunks_for_all, make, needs_kernels, p
 from synthattn.engine import native, sdpa, thresholds
 from synthattn.layers.linformer import Linformer
 
-FUSED_KEYS = thresholds.FUSED_KEYS  # as it is outside of the tests
+FUSED_KEYS = thresholds.FUSED_KEYS  # the value outside of the tests
 MASKS = {
     "full": {},
     "causal": {"is_causal": True},
@@ -24,7 +24,7 @@ MASKS = {
 
 @contextmanager
 def path(name: str) -> Iterator[None]:
-    """Send inputs of any size through one kind of backend; ``small`` leaves the thresholds as they are."""
+    """Send calls of any size to one kind of backend. ``small`` leaves the thresholds unchanged."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "FUSED_KEYS", FUSED_KEYS)
         if name == "small":
@@ -42,7 +42,7 @@ def path(name: str) -> Iterator[None]:
 
 
 def penalty_gradients(layer: nn.Module, x: Tensor, **options: Any) -> list[Tensor]:
-    """The gradients of a gradient penalty for the input and every parameter."""
+    """Return the gradients of a gradient penalty with respect to the input and every parameter."""
     x = x.clone().requires_grad_()
     sources = [x, *layer.parameters()]
     loss = layer(x, **options).square().sum()
@@ -56,7 +56,7 @@ def assert_same_penalty(layer: nn.Module, x: Tensor, tolerance: float, **options
     expected = penalty_gradients(layer, x, plain=True, **options)
     largest = max(float(g.abs().max()) for g in expected)
     for ours, plain in zip(penalty_gradients(layer, x, **options), expected, strict=True):
-        # Some are zero as sums of many that are not: the bias of keys does not change a softmax.
+        # Some gradients are zero as sums of many numbers: the bias of keys does not change a softmax.
         scale = max(float(plain.abs().max()), 1e-3 * largest)
         assert float((ours - plain).abs().max()) <= tolerance * scale
 
@@ -73,7 +73,7 @@ def test_gradient_penalty_equals_plain(spec, kind, name):
 @needs_kernels
 @pytest.mark.parametrize("spec", ["random+vanilla", "vanilla", "dense"])
 def test_gradient_penalty_equals_plain_above_the_real_threshold(spec):
-    """At 65,536 logits for each example, where kernels take over by themselves."""
+    """From 65,536 logits per example on, the compiled kernel takes a call."""
     layer, x = make(spec, torch.float32, 160), tokens(160, dtype=torch.float32)
     assert_same_penalty(layer, x, 1e-3)
 
@@ -90,7 +90,7 @@ def test_second_derivatives_equal_finite_differences(spec, name):
         return torch.func.functional_call(layer, dict(zip(names, given, strict=True)), (x,))
 
     with path(name):
-        # Away from the corners of the ReLU of dense attention.
+        # These inputs are away from the corners of the ReLU of dense attention.
         assert torch.autograd.gradgradcheck(attend, (x, *parameters), eps=1e-6, atol=1e-4, fast_mode=True)
 
 
@@ -114,7 +114,7 @@ def test_batched_gradients_equal_single_ones(spec, name):
 
 @pytest.mark.parametrize("spec", ["random+vanilla", "vanilla+relative", "fixed_random+vanilla"])
 def test_a_bias_with_a_gradient_beside_the_fused_kernel(monkeypatch, spec):
-    """As on other devices than the CPU, where the fused kernel takes a bias that wants a gradient."""
+    """On other devices than the CPU, the fused kernel takes a bias with a gradient."""
     monkeypatch.setattr(sdpa, "needs_grad", lambda *tensors: False)
     layer, x = make(spec), tokens()
     sources = list(layer.parameters())

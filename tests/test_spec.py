@@ -1,4 +1,4 @@
-"""Specs: what parses prints back, what does not says so in one line."""
+"""Specs print back what was parsed, and mistakes are errors of one line."""
 
 import random
 import string

@@ -144,7 +144,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the bootstrap is not paired",
-        "src/synthattn/compare/statistics.py",
+        "src/synthattn/metrics/base.py",
         "np.random.default_rng(0)",
         "np.random.default_rng()",
         "tests/compare/test_statistics.py",

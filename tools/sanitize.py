@@ -1,12 +1,13 @@
 """Run the kernels under the address and undefined-behaviour sanitizers.
 
-``make sanitize`` compiles the kernels with both, into ``build/sanitize``, and runs their tests and the campaign of
-wrong calls with them. A finding ends the process that has it, and with it the command. Needs gcc, on Linux x86-64.
+``make sanitize`` compiles the kernels with both sanitizers into ``build/sanitize``, and runs the tests of the kernels
+and the campaign of wrong calls with them. A finding ends the command. This needs gcc on Linux.
 """
 
 import argparse
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno
 
 
 def pytest_configure(config: Any) -> None:
-    """Turn the memory pool off in the tests, which load this file as a plugin: each tensor has bounds of its own."""
+    """Disable the memory pool in tests, which load this file as a plugin, so that each tensor has bounds."""
     from synthattn.engine import memory_pool
 
     memory_pool.UNIT = 2**60
@@ -33,23 +34,23 @@ def compile_with_sanitizers(compiler: str) -> None:
     build = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(build)
     TARGET.mkdir(parents=True, exist_ok=True)
-    for name, machine in build.LEVELS.items():
+    for name, machine in build.LEVELS[platform.machine()].items():
         print(f"compiling kernels.{name}.so with {SANITIZERS[0]}", flush=True)
         build.compile_kernels(compiler, ROOT / build.FOLDER, TARGET / f"kernels.{name}.so", machine, SANITIZERS)
 
 
 def environment(compiler: str) -> dict[str, str]:
-    """The variables of a process whose kernels are those with sanitizers."""
+    """Return the environment of a process that loads the kernels with sanitizers."""
     found = [
         subprocess.run(
             [compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True
         ).stdout.strip()
-        for name in ("libasan.so", "libstdc++.so.6")  # the second so that torch's exceptions are let through
+        for name in ("libasan.so", "libstdc++.so.6")  # the second library lets torch's exceptions through
     ]
     return os.environ | {
         "SYNTHATTN_KERNELS": str(TARGET),
         "LD_PRELOAD": " ".join(found),
-        # Python and torch keep memory until they end, and torch's libraries are not instrumented.
+        # Python and torch keep memory until they exit, and torch's libraries are not instrumented.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
         "PYTHONPATH": str(ROOT),

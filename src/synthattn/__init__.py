@@ -1,4 +1,4 @@
-"""Synthesizer attention for PyTorch (Tay et al. 2021): any attention matrix that is not a dot product, or partly.
+"""Synthesizer attention for PyTorch (Tay et al. 2021): attention matrices without dot products, or mixed with them.
 
 >>> import torch
 >>> from synthattn import SyntheticAttention
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from synthattn.layers import SyntheticAttention
     from synthattn.synthesizers import Spec, parse
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = ["Spec", "SyntheticAttention", "__version__", "parse", "replace_attention"]
 
-# Loaded when they are asked for: the command must answer --help without waiting for torch.
-_HOMES = {
+# Imported on first use: the command must answer --help without waiting for torch.
+_MODULES = {
     "Spec": "synthattn.synthesizers",
     "SyntheticAttention": "synthattn.layers",
     "parse": "synthattn.synthesizers",
@@ -29,9 +29,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'synthattn' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

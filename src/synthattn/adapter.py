@@ -1,4 +1,4 @@
-"""``replace_attention``: put synthesizers into a model that was built with ``torch.nn.MultiheadAttention``."""
+"""Replace ``torch.nn.MultiheadAttention`` inside a model by synthetic attention."""
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,9 @@ from synthattn.tracing import is_tracing
 
 
 class SyntheticMultiheadAttention(nn.Module):
-    """A ``SyntheticAttention`` that is called like ``torch.nn.MultiheadAttention``."""
+    """A ``SyntheticAttention`` with the interface of ``torch.nn.MultiheadAttention``."""
 
-    # torch.nn.TransformerEncoderLayer reads these to choose a fast path of its own, which knows only dot products.
+    # torch.nn.TransformerEncoderLayer reads these to choose its fast path, which supports only dot products.
     _qkv_same_embed_dim = False
     in_proj_bias = None
     in_proj_weight = None
@@ -34,14 +34,14 @@ class SyntheticMultiheadAttention(nn.Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """As ``torch.nn.MultiheadAttention.forward``. Keys and values must be the same tensor."""
+        """Attend, with the arguments and results of torch's layer. Keys and values must be the same tensor."""
         if not _same(key, value):
             raise ValueError("synthetic attention projects one memory: key and value must be the same tensor")
         if is_causal and attn_mask is None:
             raise ValueError("is_causal=True needs attn_mask, as in torch.nn.MultiheadAttention")
         batched = query.dim() == 3
-        memory = None if _same(key, query) else self._enter(key, batched)
-        x = self._enter(query, batched)
+        memory = None if _same(key, query) else self._batch_first(key, batched)
+        x = self._batch_first(query, batched)
         padding, bias = _padding(key_padding_mask, batched)
         mask = None if is_causal else attn_mask
         if bias is not None:
@@ -69,23 +69,23 @@ class SyntheticMultiheadAttention(nn.Module):
             )
         return self.attention(x, memory, key_padding_mask=padding, attn_mask=mask, is_causal=is_causal), None
 
-    def _enter(self, tokens: Tensor, batched: bool) -> Tensor:
+    def _batch_first(self, tokens: Tensor, batched: bool) -> Tensor:
         if not batched:
             return tokens.unsqueeze(0)
         return tokens if self.batch_first else tokens.transpose(0, 1)
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are one, or two views of the same memory."""
+    """Return True if two tensors are the same object, or equal views of the same memory."""
     if a is b or is_tracing(a):
         return a is b
     same_memory = a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()
-    # Views of one tensor share its gradient; a detached one does not.
+    # Two views of one tensor share its gradient; a detached tensor does not.
     return same_memory and a._base is b._base is not None and a.requires_grad == b.requires_grad
 
 
 def _padding(mask: Tensor | None, batched: bool) -> tuple[Tensor | None, Tensor | None]:
-    """A padding mask in torch's two forms, bool or a float bias, as keys to ignore and what is left to add."""
+    """Split a padding mask, bool or float, into keys to ignore and a bias for the other keys."""
     if mask is None:
         return None, None
     mask = mask if batched else mask.unsqueeze(0)
@@ -93,7 +93,7 @@ def _padding(mask: Tensor | None, batched: bool) -> tuple[Tensor | None, Tensor 
         return mask, None
     ignored = mask == float("-inf")
     rest = mask.masked_fill(ignored, 0.0)
-    # torch's own layers turn bool masks into zeros and minus infinities; then nothing is left.
+    # torch's layers turn bool masks into zeros and minus infinities, which leave no bias.
     return ignored, rest if mask.requires_grad or is_tracing(mask) or bool(rest.any()) else None
 
 
@@ -112,13 +112,15 @@ def replace_attention(
     *,
     mix: Mix = "softmax",
 ) -> list[str]:
-    """Put synthetic attention in the place of every self-attention inside ``module``, in place.
+    """Replace every self-attention inside ``module`` by synthetic attention, in place.
 
-    Swapped are the self-attentions of ``torch.nn.TransformerEncoderLayer`` and ``TransformerDecoderLayer`` (not the
+    This changes the self-attention of ``torch.nn.TransformerEncoderLayer`` and ``TransformerDecoderLayer`` (not the
     decoder's attention to the encoder) and every other ``torch.nn.MultiheadAttention``. The value and output
-    projections keep their weights; so do the query and key projections where the spec has ``vanilla``. Hooks on the
-    replaced modules are dropped. Returns the names of the modules that were changed ("" is ``module`` itself). The new
-    parameters are in the model: make the optimizer after. Call it on the whole model, which may know of its parts.
+    projections keep their weights, and with ``vanilla`` in the spec so do the query and key projections. Hooks on the
+    replaced modules are dropped. Call it on the whole model, and make the optimizer afterwards: parameters are new.
+
+    Returns:
+        The names of the modules that were changed; "" is ``module`` itself.
     """
     spec = parse(attention)
     cross = {id(part.multihead_attn) for part in module.modules() if isinstance(part, nn.TransformerDecoderLayer)}
@@ -136,10 +138,10 @@ def replace_attention(
     ]
     if problems:
         raise ValueError(f"cannot replace {', '.join(problems)}; nothing was changed")
-    # All are built before the first is put in, so that an error leaves the model as it was.
+    # All layers are built before the first is replaced, so that an error leaves the model unchanged.
     built = [_synthetic(part, spec, max_length, mix) for part in found.values()]
     for old, new in zip(found.values(), built, strict=True):
-        # The object stays and becomes the new layer: whoever holds it, a bare caller or two parents, sees the change.
+        # The object stays and becomes the new layer, so that every module that holds it sees the change.
         object.__setattr__(old, "__class__", SyntheticMultiheadAttention)
         old.__dict__.clear()
         old.__dict__.update(new.__dict__)

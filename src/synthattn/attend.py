@@ -1,8 +1,8 @@
-"""``attend``: softmax(logits) @ values, by the first backend that takes the call.
+"""Compute softmax(logits) @ values by the first backend that takes the call.
 
 A backend is a module whose function ``attend`` takes a :class:`~synthattn.engine.call.Call` and returns the heads, or
-None where it declines. It declines what it cannot do exactly, and what another backend does faster. They are asked in
-the order of ``BACKENDS``:
+None if it declines. It declines what it cannot compute exactly and what another backend computes faster. ``BACKENDS``
+lists them in the order in which they are asked:
 
 =================  ===================================================================================
 kept_weights       no logit depends on the input, and the parameters have not changed since the last call
@@ -10,7 +10,7 @@ input_independent  no logit depends on the input: one product per head for the w
 windowed           the logits are a local window
 compiled           sums of products and biases: float32 on the CPU, where the kernel was compiled
 sdpa               one product, or one with a bias that needs no gradient: torch's fused kernel
-plain              everything else, in chunks; also whatever asks for the weights themselves
+plain              everything else, in chunks
 =================  ===================================================================================
 """
 
@@ -40,9 +40,9 @@ def run(call: Call) -> Heads:
 def attend(
     logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask | None = None, dropout: float = 0.0
 ) -> Heads:
-    """Softmax over the keys that the mask leaves, applied to the values. A row without keys gives zeros.
+    """Return softmax(logits) @ values over the keys that the mask allows. A row without keys gives zeros.
 
-    ``dropout`` is the probability of dropping an attention weight; input-independent logits drop for the whole batch.
+    ``dropout`` is the probability of dropping an attention weight. Input-independent logits drop for the whole batch.
     """
     values = LazyValues(value, None, value.shape[1], value.shape[3])
     return run(Call(lambda: logits, values, mask or Mask(), logits.query_length, dropout))

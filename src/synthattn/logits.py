@@ -1,8 +1,4 @@
-"""The paper's sum: attention logits as a tuple of terms that are added up.
-
-Every synthesizer of the paper, the dot product and every mixture of them is such a sum. A term whose tensors have no
-batch axis (three axes in place of four) does not depend on the input; :mod:`synthattn.attend` makes use of that.
-"""
+"""Attention logits as a sum of terms. Terms without a batch axis do not depend on the input."""
 
 from dataclasses import dataclass, replace
 
@@ -12,12 +8,12 @@ from torch import Tensor
 from synthattn.shapes import Bool, Float, Int
 from synthattn.tracing import is_tracing
 
-Weight = Tensor | float  # a tensor broadcasts against (heads, q, k)
+Weight = Tensor | float  # tensors broadcast against (heads, q, k)
 
 
 @dataclass(frozen=True)
 class Product:
-    """``scale * query @ key.T``: the dot product, learned keys, or factors of a table."""
+    """The product ``scale * query @ key.T``: a dot product, learned keys, or factors of a table."""
 
     query: Float[Tensor, "*batch heads q width"]
     key: Float[Tensor, "*key_batch #heads k width"]
@@ -28,7 +24,7 @@ class Product:
         return self.query.dim() == 3 and self.key.dim() == 3
 
     def times(self, weight: Weight) -> "Product":
-        if self.key.dim() == 3:  # learned keys are fewer numbers than the queries of a batch
+        if self.key.dim() == 3:  # learned keys have fewer entries than the queries of a batch
             return replace(self, key=self.key * weight)
         return Product(self.query * (weight * self.scale), self.key)
 
@@ -42,7 +38,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Bias:
-    """``weight * table``. The axes for heads and queries may be 1. Backends apply the weight block by block."""
+    """The product ``weight * table``, which backends compute block by block. The axes heads and q may be 1."""
 
     table: Float[Tensor, "*batch heads q k"]
     weight: Weight | None = None
@@ -64,14 +60,10 @@ class Bias:
 
 @dataclass(frozen=True)
 class Window:
-    """A bias inside a local window: ``values[..., i, c]`` is for the key at distance ``c - width // 2`` from query i.
+    """A bias ``values[..., i, c]`` for the key at distance ``c - window // 2`` from query i. Others get no weight."""
 
-    Keys outside the window are not attended to, see ``inside``. ``distance`` is the position of the key minus that of
-    the query; ``None`` stands for ``j - i``.
-    """
-
-    values: Float[Tensor, "batch heads q width"]
-    distance: Int[Tensor, "*batch q k"] | None = None
+    values: Float[Tensor, "batch heads q window"]
+    distance: Int[Tensor, "*batch q k"] | None = None  # key position minus query position; None for j - i
     input_independent = False
 
     def times(self, weight: Weight) -> "Window":
@@ -83,9 +75,9 @@ class Window:
 
     def dense(self) -> Float[Tensor, "batch heads q k"]:
         """Return one logit per key, with arbitrary finite numbers outside the window."""
-        width = self.values.shape[-1]
-        slot = (self._distance() + width // 2).clamp(0, width - 1).unsqueeze(-3)
-        return self.values.gather(-1, slot.expand(*self.values.shape[:-1], slot.shape[-1]))
+        window = self.values.shape[-1]
+        entry = (self._distance() + window // 2).clamp(0, window - 1).unsqueeze(-3)
+        return self.values.gather(-1, entry.expand(*self.values.shape[:-1], entry.shape[-1]))
 
     def inside(self) -> Bool[Tensor, "*batch q k"]:
         return self._distance().abs() <= self.values.shape[-1] // 2
@@ -97,7 +89,7 @@ class Window:
 
 @dataclass(frozen=True)
 class OuterProduct:
-    """A bias from two short vectors per query: ``a[..., i, p] * b[..., i, q]`` is for key ``j = p * len(b) + q``."""
+    """A bias from two vectors per query: ``a[..., i, r] * b[..., i, s]`` is for the key ``j = r * len_b + s``."""
 
     a: Float[Tensor, "batch heads q len_a"]
     b: Float[Tensor, "batch heads q len_b"]
@@ -111,11 +103,11 @@ class OuterProduct:
         return OuterProduct(self.a[examples, :, rows], self.b[examples, :, rows], end)
 
     def dense(self) -> Float[Tensor, "batch heads q k"]:
-        width = self.b.shape[-1]
+        len_b = self.b.shape[-1]
         if is_tracing(self.a):  # a slice would bind the graph to the number of entries of a that are needed
             j = torch.arange(self.key_length, device=self.a.device)
-            return self.a.index_select(-1, j // width) * self.b.index_select(-1, j % width)
-        a = self.a[..., : -(-self.key_length // width), None]
+            return self.a.index_select(-1, j // len_b) * self.b.index_select(-1, j % len_b)
+        a = self.a[..., : -(-self.key_length // len_b), None]
         return (a * self.b[..., None, :]).flatten(-2)[..., : self.key_length]
 
 
@@ -132,27 +124,24 @@ class Logits:
         return Logits(self.terms + other.terms)
 
     def times(self, weight: Weight) -> "Logits":
-        """Multiply by a weight. A method in place of ``*``, which torch.compile takes for a product of tensors."""
+        """Multiply by a weight. torch.compile would take the operator ``*`` for a product of tensors."""
         return Logits(tuple(term.times(weight) for term in self.terms))
 
     @property
     def input_independent(self) -> bool:
-        """True if the logits are the same for every example."""
         return all(term.input_independent for term in self.terms)
 
     @property
     def query_length(self) -> int:
-        # The first field of every term has the queries on its last axis but one.
-        return max(next(iter(vars(term).values())).shape[-2] for term in self.terms)
+        return max(next(iter(vars(term).values())).shape[-2] for term in self.terms)  # q in the first fields
 
     def windows(self) -> list[Bool[Tensor, "*batch q k"]]:
-        """Return where keys must lie to be attended to at all, for each local window."""
+        """Return True for the keys inside each local window."""
         return [term.inside() for term in self.terms if isinstance(term, Window)]
 
     def dense(self) -> Float[Tensor, "*batch heads q k"]:
-        """Return the sum as one tensor, windows not yet applied; without a batch axis where it is input-independent."""
-        first, *rest = (term.dense() for term in self.terms)
-        return sum(rest, start=first)
+        """Return the sum as one tensor. Local windows are not applied; input-independent logits have no batch axis."""
+        return sum((term.dense() for term in self.terms[1:]), start=self.terms[0].dense())
 
 
 def _examples(tensor: Tensor, examples: slice) -> Tensor:

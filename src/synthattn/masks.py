@@ -1,6 +1,8 @@
-"""Masks: the keys that each query may attend to, in one type that every backend reads."""
+"""Masks: the keys that each query may attend to."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +13,12 @@ from synthattn.tracing import is_tracing
 
 @dataclass(frozen=True)
 class Mask:
-    """All conditions must hold for a key to count.
+    """The keys that each query may attend to: those that fulfil all conditions.
 
     Attributes:
-        keep: keys that are not padding, per example.
-        causal: query i sees the keys 0..i.
-        allowed: any further restriction, shared by the batch (two axes) or per example (four).
+        keep: True for keys that are not padding.
+        causal: query i attends to the keys 0..i.
+        allowed: any other condition, for all examples (two axes) or per example (four axes).
     """
 
     keep: Bool[Tensor, "batch k"] | None = None
@@ -25,11 +27,11 @@ class Mask:
 
     @property
     def per_example(self) -> bool:
-        """True if a restriction other than key padding differs between examples."""
+        """True if a condition other than key padding differs between examples."""
         return self.allowed is not None and self.allowed.dim() == 4
 
     def within(self, windows: "list[Bool[Tensor, '*batch q k']]") -> "Mask":
-        """Return this mask, restricted to the inside of all windows."""
+        """Restrict the mask to the keys inside all local windows."""
         if not windows:
             return self
         allowed = self.allowed
@@ -39,7 +41,7 @@ class Mask:
         return replace(self, allowed=allowed)
 
     def shared(self, q: int, k: int, device: torch.device) -> Bool[Tensor, "q k"] | None:
-        """Return the part that is the same for every example, or None if there is none."""
+        """Return the conditions that hold for all examples in one tensor, or None if there are none."""
         causal = torch.ones(q, k, dtype=torch.bool, device=device).tril() if self.causal else None
         if self.allowed is None or self.per_example:
             return causal
@@ -55,19 +57,14 @@ class Mask:
             parts.append(self.allowed)
         if self.keep is not None:
             parts.append(self.keep[:, None, None, :])
-        if not parts:
-            return None
-        total = parts[0]
-        for part in parts[1:]:
-            total = total & part
-        return total
+        return reduce(and_, parts) if parts else None
 
     def added_to(
         self, bias: Float[Tensor, "*batch #heads #q k"] | None, value: Float[Tensor, "_ heads k width"], q: int
     ) -> Float[Tensor, "*example #heads #q k"] | None:
-        """Return a bias with minus infinity where ``allowed`` forbids.
+        """Return a bias with minus infinity for keys that are not ``allowed``.
 
-        Causal masks and padding are left to kernels that skip what they hide, unless the mask differs per example.
+        Kernels apply causal masks and padding themselves, unless the mask differs between examples.
         """
         k = value.shape[-2]
         allowed = self.full(q, k, value.device) if self.per_example else self.allowed
@@ -77,7 +74,7 @@ class Mask:
         return bias.masked_fill(~allowed, float("-inf"))
 
     def rows(self, examples: slice, rows: slice, end: int) -> "Mask":
-        """Return the mask of some queries of some examples, for the keys before ``end``."""
+        """Return the mask for some rows of some examples and the keys before ``end``."""
         keep, allowed = self.keep, self.allowed
         if allowed is not None:
             allowed = (allowed[examples] if self.per_example and len(allowed) > 1 else allowed)[..., rows, :end]
@@ -87,15 +84,15 @@ class Mask:
         return Mask(None if keep is None else keep[examples, :end], False, allowed)
 
     def fill_empty_rows(self, q: int, k: int) -> "tuple[Mask, Bool[Tensor, '#batch #heads #q 1'] | None]":
-        """Return a mask without empty rows, and the rows that were empty, whose result is zero; None if none were.
+        """Return a mask without empty rows, and the rows that were empty, or None if there were none.
 
-        No kernel then sees a row without keys, which would be 0 / 0.
+        A kernel would compute 0 / 0 for a row without keys. The result of such a row is zero.
         """
         if self.keep is None and self.allowed is None:
             return self, None
-        anchor = self.keep if self.keep is not None else self.allowed
-        assert anchor is not None
-        full = self.full(q, k, anchor.device)
+        condition = self.keep if self.keep is not None else self.allowed
+        assert condition is not None
+        full = self.full(q, k, condition.device)
         assert full is not None
         empty = ~full.any(dim=-1, keepdim=True)
         if not is_tracing(empty) and not empty.any():
@@ -110,19 +107,18 @@ def from_torch(
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,
     is_causal: bool,
-    batch: int,
-    heads: int,
-    q: int,
-    k: int,
+    shape: tuple[int, int, int, int],
     offset: int = 0,
     device: torch.device | None = None,
 ) -> tuple[Mask, Float[Tensor, "*batch #heads q k"] | None]:
-    """Read masks in the convention of ``torch.nn.MultiheadAttention`` (True = ignore).
+    """Convert masks in the convention of ``torch.nn.MultiheadAttention`` (True = ignore).
 
-    ``offset`` tokens came before the queries: with ``is_causal``, query i sees the keys 0..offset + i.
+    ``shape`` is (batch, heads, q, k). If ``is_causal``, query i attends to the keys 0..offset + i.
 
-    Returns the mask, and the finite part of a float ``attn_mask`` as a bias to add to the logits.
+    Returns:
+        The mask, and the finite part of a float ``attn_mask`` as a bias for the logits.
     """
+    batch, _, q, k = shape
     keep = None
     for name, given in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
         if given is not None:
@@ -139,15 +135,15 @@ def from_torch(
         keep = ~key_padding_mask
     allowed = bias = None
     if attn_mask is not None:
-        allowed, bias = _from_attn_mask(attn_mask, batch, heads, q, k)
-    if is_causal and offset > 0 and offset + 1 < k:  # else the first query already sees all keys
+        allowed, bias = _from_attn_mask(attn_mask, *shape)
+    if is_causal and offset > 0 and offset + 1 < k:  # otherwise the first query attends to all keys
         past = torch.ones(q, k, dtype=torch.bool, device=device).tril(offset)
         allowed = past if allowed is None else allowed & past
     return Mask(keep, is_causal and offset == 0, allowed), bias
 
 
 def check_tensor(name: str, value: object) -> None:
-    """Refuse what is not a tensor, and a tensor whose memory was freed: torch would read what is not there."""
+    """Raise a ValueError unless ``value`` is a tensor in whose memory all of its entries are."""
     if not isinstance(value, Tensor):
         raise ValueError(f"{name} must be a tensor, got {type(value).__name__}")
     plain = type(value) in (Tensor, nn.Parameter) and value.is_cpu and value.layout is torch.strided
@@ -156,7 +152,7 @@ def check_tensor(name: str, value: object) -> None:
 
 
 def has_memory(tensor: Tensor) -> bool:
-    """Return True if the storage of a dense tensor on the CPU holds all of its numbers; torch does not look."""
+    """Return True if the storage of a dense CPU tensor holds all of its entries. torch does not check this."""
     if tensor.numel() == 0:
         return True
     last = tensor.storage_offset() + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
@@ -166,8 +162,8 @@ def has_memory(tensor: Tensor) -> bool:
 def _from_attn_mask(
     attn_mask: Tensor, batch: int, heads: int, q: int, k: int
 ) -> tuple[Bool[Tensor, "*example q k"] | None, Float[Tensor, "*batch #heads q k"] | None]:
-    """Return where a mask allows to attend, and what it adds to the logits."""
-    # A tuple: the sizes of a traced graph cannot be hashed.
+    """Split a mask into a condition and a bias for the logits."""
+    # A tuple, because the symbolic sizes of a traced graph cannot be hashed.
     shapes = ((q, k), (batch * heads, q, k), (batch, 1, q, k), (batch, heads, q, k))
     if tuple(attn_mask.shape) not in shapes:
         raise ValueError(
@@ -183,14 +179,14 @@ def _from_attn_mask(
             f"attn_mask must be bool (True = may not attend) or float (added to the logits), "
             f"got {_name(attn_mask.dtype)}"
         )
-    # Minus infinity forbids: as part of the mask, a row of it gives zeros instead of 0 / 0.
+    # As part of the mask, a row of minus infinities gives zeros; in the bias it would give 0 / 0.
     forbidden = attn_mask == float("-inf")
     bias = attn_mask.masked_fill(forbidden, 0.0)
     if bias.dim() == 2:
         bias = bias.unsqueeze(0)
     if is_tracing(attn_mask):
         return ~forbidden, bias
-    # The usual float masks are nothing but zeros and minus infinities, or nothing but finite numbers.
+    # Most float masks hold only zeros and minus infinities, or only finite numbers.
     return (
         ~forbidden if forbidden.any() else None,
         bias if attn_mask.requires_grad or bias.any() else None,

@@ -1,8 +1,8 @@
-"""The paper's equations in plain code: what every fast path must equal, gradients included.
+"""The paper's equations in plain code. Every backend must equal them, gradients included.
 
-Nothing here is shared with the code that it checks; it reads the parameters of a layer and nothing else. Notation: b
-example, h head, i query, j key, d width of a token, e width of a head, k rank. ``at_i`` and ``at_j`` are the positions
-of the queries and the keys, ``(b, i)`` and ``(b, j)``.
+This module reads the parameters of a layer and shares no code with the layer. Axes have the letters of the paper's
+equations: b example, h head, i query, j key, n position in a table, d width of a token, e width of a head, k rank.
+``at_i`` and ``at_j`` are the positions of queries and keys, with the axes ``(b, i)`` and ``(b, j)``.
 """
 
 import math
@@ -25,7 +25,7 @@ def attention(
     positions: Tensor | None = None,
     memory_positions: Tensor | None = None,
 ) -> tuple[Float[Tensor, "b i d"], Float[Tensor, "b h i j"]]:
-    """``Y = softmax(B) G(X)``: the result of a ``SyntheticAttention`` and its attention weights, without dropout."""
+    """Return ``Y = softmax(B) G(X)`` of a ``SyntheticAttention`` and its attention weights, without dropout."""
     at_i = _positions(x, positions)
     at_j = at_i if memory is None else _positions(memory, memory_positions)
     memory = x if memory is None else memory
@@ -47,8 +47,8 @@ def attention(
 
     allowed = allowed & (logits != float("-inf"))  # outside a local window
     logits = torch.where(allowed, logits, 0.0)
-    some = allowed.any(-1, keepdim=True)
-    weights = torch.where(allowed | ~some, logits, float("-inf")).softmax(-1) * some
+    has_keys = allowed.any(-1, keepdim=True)
+    weights = torch.where(allowed | ~has_keys, logits, float("-inf")).softmax(-1) * has_keys
     values = _per_head(layer.value, memory, layer.num_heads)
     heads = torch.einsum("bhij,bhje->bihe", weights, values)
     return layer.output(heads.flatten(2)), weights
@@ -76,9 +76,9 @@ def dense_from(s: Any, projected: Tensor, at_i: Tensor, at_j: Tensor) -> Tensor:
 
 def _window(rows: Tensor, at_i: Tensor, at_j: Tensor) -> Tensor:
     width = rows.shape[-1]
-    slot = at_j[:, None, None, :] - at_i[:, None, :, None] + width // 2
-    inside = (slot >= 0) & (slot < width)
-    entries = rows.gather(-1, slot.clamp(0, width - 1).expand(*rows.shape[:3], -1))
+    c = at_j[:, None, None, :] - at_i[:, None, :, None] + width // 2
+    inside = (c >= 0) & (c < width)
+    entries = rows.gather(-1, c.clamp(0, width - 1).expand(*rows.shape[:3], -1))
     return torch.where(inside, entries, float("-inf"))
 
 
@@ -107,7 +107,7 @@ def relative(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> T
 
 
 def t5_bucket(distance: int, buckets: int, max_distance: int, bidirectional: bool) -> int:
-    """The bucket of one distance (key minus query), as the T5 paper's code has it."""
+    """Return the bucket of one distance (key minus query), as in the code of the T5 paper."""
     first = 0
     if bidirectional:
         buckets //= 2
@@ -125,7 +125,7 @@ def t5_bucket(distance: int, buckets: int, max_distance: int, bidirectional: boo
 def mixture(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Tensor:
     parts = []
     for term in s.terms:
-        if getattr(term, "shares_query", False):  # dense on the queries of the dot product, which are not yet scaled
+        if getattr(term, "shares_query", False):  # dense, on the queries of the dot product before scaling
             (dot_product,) = [other for other in s.terms if other.name == "vanilla"]
             queries = _per_head(dot_product.query, x, dot_product.num_heads)
             parts.append((term.weighted, dense_from(term, queries, at_i, at_j)))
@@ -143,7 +143,7 @@ def mixture(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Te
         weights = [alpha[n, :, None, None] for n in range(len(weighted))]
     total = sum(w * torch.where(part.isneginf(), 0.0, part) for w, part in zip(weights, weighted, strict=True))
     total = torch.as_tensor(total + sum(added))
-    for part in weighted:  # what one local window leaves out, the mixture leaves out
+    for part in weighted:  # the mixture attends to keys inside all local windows
         total = torch.where(part.isneginf(), float("-inf"), total)
     return total
 

@@ -1,4 +1,4 @@
-"""Detect tracing, where the values of a tensor cannot be read."""
+"""Detect tracing (torch.compile, export, fake tensors), where tensor values cannot be read."""
 
 from torch import Tensor
 from torch._C import _are_functorch_transforms_active, _is_tracing
@@ -8,9 +8,9 @@ from torch.compiler import is_compiling
 
 
 def is_tracing(tensor: Tensor) -> bool:
-    """Return True if tensor values cannot be read, or a tracer needs a plain formula.
+    """Return True if tensor values cannot be read, or a tracer needs operations that it can record.
 
-    This holds in ``torch.compile``, ``torch.export`` and ``torch.jit.trace``, on the meta device, for fake tensors, and
+    This is so in ``torch.compile``, ``torch.export`` and ``torch.jit.trace``, on the meta device, for fake tensors, and
     under the transforms of ``torch.func``.
     """
     return (

@@ -1,4 +1,4 @@
-"""What users of transformers take for granted: masks, positions, caches, parts of a model."""
+"""The models follow the conventions of transformers for masks, positions, caches and parts of a model."""
 
 from typing import Any
 
@@ -43,8 +43,8 @@ def test_freezing_the_encoder_leaves_the_decoder_alone():
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("spec", SPECS)
-def test_what_a_cache_does_to_a_batch_it_does_to_positions(spec, positions):
-    """After padding on the left, examples stand at other positions."""
+def test_a_cache_changes_its_positions_like_its_batch(spec, positions):
+    """After padding on the left, the positions of examples differ."""
     model = make(SynthesizerForCausalLM, spec, positions=positions)
     x, kept = tokens(), torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6])
     new, after = torch.tensor([[9], [8]]), torch.cat([kept, torch.ones(2, 1, dtype=torch.long)], 1)
@@ -77,7 +77,7 @@ def test_a_cache_that_is_reset_forgets_positions():
 @pytest.mark.parametrize("kind", [SynthesizerForCausalLM, SynthesizerForConditionalGeneration])
 def test_generation_in_the_middle_of_checkpointed_training(kind, beams):
     model = make(kind, tie_word_embeddings=False, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
-    with torch.no_grad():  # so that answers hang on what came before
+    with torch.no_grad():  # so that answers depend on earlier tokens
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(3)
@@ -90,8 +90,8 @@ def test_generation_in_the_middle_of_checkpointed_training(kind, beams):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_ones_and_zeros_are_no_bias(dtype):
-    """As floats they would be added, and mask nothing."""
+def test_float_masks_of_ones_and_zeros_are_refused(dtype):
+    """Ones and zeros of a float type would be added to the logits and mask nothing."""
     model = make(SynthesizerForCausalLM)
     x, mask = tokens(), torch.ones(2, 1, 6, 6).tril()
     with pytest.raises(ValueError, match=r"with ones and zeros, but floats are added .*; pass it as bool or int$"):
@@ -117,7 +117,7 @@ def test_padding_in_the_middle_changes_nothing(spec, positions):
         torch.testing.assert_close(found, wanted[:, 2:], rtol=1e-4, atol=1e-5)
         if spec != "vanilla" or positions != "relative":
             return
-        # Distances count, not where a text begins.
+        # Only distances have an effect, not the start of a text.
         torch.testing.assert_close(model(x, position_ids=torch.arange(3, 7)[None]).logits, wanted)
         far = model(x, position_ids=torch.tensor([[0, 1, 9, 20]])).logits
         assert (far - wanted).abs().max() > 0.01
@@ -171,7 +171,7 @@ def test_logits_of_chosen_tokens():
 
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_nothing_is_refused(positions, shape):
+def test_empty_inputs_are_refused(positions, shape):
     model = make(SynthesizerForCausalLM, "random+vanilla", positions=positions)
     with pytest.raises(ValueError, match=rf"^the input holds no tokens: its shape is \({shape[0]}, {shape[1]}\)$"):
         model(tokens(*shape))
@@ -203,8 +203,8 @@ def test_the_number_of_layers_by_its_common_name():
         SynthesizerConfig(encoder_attention=["random"], **layers)
 
 
-def test_a_table_that_comes_when_it_is_called():
-    """Whoever keeps weights elsewhere brings them with a hook, which needs a call."""
+def test_hooks_of_the_relative_table_are_called():
+    """Libraries that keep weights elsewhere fetch them in a hook, which needs a call of the module."""
     model = make(SynthesizerForMaskedLM, "vanilla", positions="relative")
     called = []
     (table,) = model.model.encoder.relative.values()
@@ -215,7 +215,7 @@ def test_a_table_that_comes_when_it_is_called():
 
 
 @pytest.mark.parametrize("spec", ["lightconv", "dynamicconv(kernel=5)", "linformer"])
-def test_what_mixes_one_text_cannot_attend_to_another(spec):
+def test_baselines_cannot_be_cross_attention(spec):
     name = spec.partition("(")[0]
     with pytest.raises(
         ValueError, match=rf"^cross_attention cannot be {name}, which mixes the tokens of one text; give"

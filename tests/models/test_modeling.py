@@ -1,4 +1,4 @@
-"""Whole models: against T5 of transformers, and the choices of the configuration."""
+"""Whole models equal T5 of transformers, and follow their configuration."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def copy_from_t5(model, t5):
-    """Our parameters from T5's, by the meaning of their names; T5 does not scale the dot product."""
+    """Copy the parameters of a T5 model. T5 does not scale the dot product."""
 
     def attention(ours, theirs, scale):
         ours.synthesizer.query.weight.copy_(theirs.q.weight * scale)
@@ -85,7 +85,7 @@ def test_padding_changes_nothing_in_an_encoder(spec, side):
 
 
 @pytest.mark.parametrize("spec", DECODING, ids=str)
-def test_a_decoder_sees_nothing_of_what_comes(spec):
+def test_a_decoder_does_not_see_later_tokens(spec):
     model, x = make(SynthesizerForCausalLM, spec), ids(2, 9)
     changed = x.clone()
     changed[:, 6:] = 3
@@ -96,8 +96,8 @@ def test_a_decoder_sees_nothing_of_what_comes(spec):
 
 @pytest.mark.parametrize("mask", [None, "ones", "padded"])
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
-def test_a_decoder_sees_nothing_of_what_comes_whatever_the_mask(mask, implementation):
-    """transformers makes no mask at all for a plain causal one under sdpa; a synthesizer would see the future."""
+def test_a_decoder_does_not_see_later_tokens_with_any_mask(mask, implementation):
+    """Under sdpa, transformers makes no mask for a causal decoder, so the layers must be causal themselves."""
     model, x = make(SynthesizerForCausalLM, "random"), ids(2, 9)
     model.set_attn_implementation(implementation)
     given = {None: None, "ones": torch.ones(2, 9), "padded": (torch.arange(9) < torch.tensor([[9], [8]])).long()}[mask]
@@ -163,7 +163,7 @@ def test_the_implementations_agree(kind, spec):
 
 @every_kind
 @pytest.mark.parametrize("spec", ["random", "dense+vanilla", "lightconv(kernel=3)", "linformer(k=7)"])
-def test_what_happens_inside_can_be_seen(kind, spec):
+def test_hidden_states_and_attentions_are_returned(kind, spec):
     cross: dict[str, Any] = {"decoder_attention": "vanilla"} if spec.startswith("linformer") else {}
     model, x = make(KINDS[kind], spec, **cross), ids(2, 9)
     plain = model(x, labels=labels_for(kind, x))

@@ -1,4 +1,4 @@
-"""Parameter counts: those of the paper's runs, to its rounding, and the differences between its rows."""
+"""Parameter counts equal those of the paper, rounded as there."""
 
 import pytest
 import torch
@@ -55,7 +55,7 @@ def test_the_differences_of_the_translation_table(attention, millions):
 
 
 def test_random_for_the_dot_product_is_an_even_trade_and_mixtures_add_up():
-    """The paper's 67M = 67M; and its 73M, with weights for two terms in 8 heads of 12 layers."""
+    """The paper has 67M parameters for both, and 73M for their mixture."""
     vanilla, random, both = (parameters(transformer_base(a)) for a in ("vanilla", "random", "random+vanilla"))
     assert vanilla == random
     assert both - vanilla == LAYERS * HEADS * N * N + LAYERS * 2 * HEADS
@@ -96,7 +96,7 @@ def test_the_counts_are_those_of_the_model_itself():
 
 
 def test_operations_are_counted_by_hand():
-    """Of tiny with random in an encoder: values, output, mixing, feed-forward; then the output matrix."""
+    """An encoder layer has the products of values, output, mixing and feed-forward."""
     length, d, d_ff, layers, vocabulary = 7, 32, 64, 2, 64
     products = layers * length * (2 * d * d + length * d + 2 * d * d_ff) + length * d * vocabulary
     assert describe(tiny("random"), "masked-lm", length)["flops"]["forward"] == 2 * products

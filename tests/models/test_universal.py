@@ -1,4 +1,4 @@
-"""The Universal Transformer against its paper's equations, one token at a time."""
+"""The Universal Transformer equals the equations of its paper, computed token by token."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from synthattn.models import SynthesizerForCausalLM, SynthesizerForMaskedLM
 
 
 def signal(position: int, depth: int, width: int) -> list[float]:
-    """Of where and when: sines of all wavelengths, then cosines; the sum of both coordinates."""
+    """Return the sum of the embeddings of position and depth: sines of all wavelengths, then cosines."""
     half = width // 2
     rates = [10_000.0 ** (-n / (half - 1)) for n in range(half)]
     sines = [math.sin(position * r) + math.sin(depth * r) for r in rates]
@@ -19,7 +19,7 @@ def signal(position: int, depth: int, width: int) -> list[float]:
 
 
 def layer(block, x: torch.Tensor) -> torch.Tensor:
-    """Pre-norm attention and feed-forward, written out for one sentence of shape (length, width)."""
+    """Compute pre-norm attention and feed-forward for one text of shape (length, width)."""
 
     def norm(part, t):
         centred = t - t.mean(-1, keepdim=True)
@@ -41,7 +41,7 @@ def universal(stack, x: torch.Tensor, depth: int) -> torch.Tensor:
 
 
 def adaptive(stack, x: torch.Tensor, depth: int, threshold: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """The listing in the paper's appendix, token by token."""
+    """Compute the listing in the appendix of the paper, token by token."""
     length = len(x)
     halting_probability: list[Any] = [0.0] * length
     remainders: list[Any] = [0.0] * length

@@ -26,7 +26,7 @@ from synthattn.tasks import find_task
 from synthattn.training import record
 from synthattn.training.evaluation import load_rows
 from synthattn.training.model import load
-from synthattn.training.progress import Quiet
+from synthattn.training.progress import Display
 from synthattn.training.run import Stopped, train
 from synthattn.training.settings import Settings, from_dict
 from synthattn.training.trainer import SynthesizerTrainer
@@ -321,7 +321,7 @@ def test_a_loss_that_is_no_number(data, tmp_path):
     assert results.answer == ["Nothing was trained to the end, so there is no answer."]
 
 
-class Stopping(Quiet):
+class Stopping(Display):
     """Presses Ctrl-C."""
 
     def __init__(self, at: int | None) -> None:
@@ -353,7 +353,7 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
     before = {name: one.times for name, one in runs(stopped).items() if one.status == "done"}
     begun.clear()
     again = compare(
-        load_comparison(stopped), stopped, lambda name: begun.append(name) or Quiet(), "the second", resume=True
+        load_comparison(stopped), stopped, lambda name: begun.append(name) or Display(), "the second", resume=True
     )
     assert begun == ["data", "vanilla seed 1", "random seed 1", "speed"]
     assert {name: one.times for name, one in runs(stopped).items() if name in before} == before
@@ -367,7 +367,7 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
     assert len({*whole.variants[0].scores["token-perplexity"].by_seed}) == 2, "seeds differ"
     assert not any("single seed" in text for text in again.answer)
     begun.clear()
-    third = compare(load_comparison(stopped), stopped, lambda name: begun.append(name) or Quiet(), resume=True)
+    third = compare(load_comparison(stopped), stopped, lambda name: begun.append(name) or Display(), resume=True)
     assert begun == ["data", "speed"]
     assert [variant.scores for variant in third.variants] == [variant.scores for variant in whole.variants]
 

@@ -9,7 +9,7 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 from model_helpers import DECODING, ids, make
 from synthattn.models import SynthesizerForCausalLM, SynthesizerForConditionalGeneration
-from synthattn.models.cache import BeamSearchCache, Room, ValuesOnlyLayer
+from synthattn.models.cache import BeamSearchCache, GrowableTensor, ValuesOnlyLayer
 from synthattn.models.generation import GnmtPenalty
 
 every_spec = pytest.mark.parametrize("spec", DECODING, ids=str)
@@ -242,54 +242,56 @@ def test_what_an_encoder_returned_in_any_form():
         assert found.encoder_attentions[0].shape == (2, 3, 7, 7)
 
 
-def test_room_is_concatenation_without_copies():
-    room, expected = Room(), torch.randn(2, 3, 1, 4)
-    found, moves, place = room.append(None, expected), 0, None
+def test_growable_tensor_is_concatenation_without_copies():
+    growable, expected = GrowableTensor(), torch.randn(2, 3, 1, 4)
+    found, moves, place = growable.append(None, expected), 0, None
     with torch.no_grad():
         for _ in range(200):
             new = torch.randn(2, 3, 1, 4)
-            expected, found = torch.cat([expected, new], -2), room.append(found, new)
+            expected, found = torch.cat([expected, new], -2), growable.append(found, new)
             moves, place = moves + (found.data_ptr() != place), found.data_ptr()
             assert torch.equal(found, expected)
-    assert moves <= 4, "everything is copied only when the room is full"
+    assert moves <= 4, "everything is copied only when the memory is full"
 
 
 def test_what_others_hold_is_never_overwritten():
     """Assisted generation cuts a cache back and goes on differently; somebody may still hold what was cut off."""
-    room = Room()
+    growable = GrowableTensor()
     with torch.no_grad():
-        long = room.append(room.append(torch.randn(1, 1, 5, 2), torch.randn(1, 1, 1, 2)), torch.randn(1, 1, 1, 2))
+        long = growable.append(
+            growable.append(torch.randn(1, 1, 5, 2), torch.randn(1, 1, 1, 2)), torch.randn(1, 1, 1, 2)
+        )
         before = long.clone()
-        other = room.append(long[..., :-1, :], torch.randn(1, 1, 1, 2))
+        other = growable.append(long[..., :-1, :], torch.randn(1, 1, 1, 2))
     assert torch.equal(long, before)
     assert torch.equal(other[..., :-1, :], before[..., :-1, :])
 
 
-def test_room_follows_the_order_of_beams():
-    room, generator = Room(), torch.Generator().manual_seed(0)
+def test_growable_tensor_follows_the_order_of_beams():
+    growable, generator = GrowableTensor(), torch.Generator().manual_seed(0)
     with torch.no_grad():
-        found = room.append(torch.randn(6, 2, 3, 4), torch.randn(6, 2, 1, 4))
+        found = growable.append(torch.randn(6, 2, 3, 4), torch.randn(6, 2, 1, 4))
         for _ in range(100):
             order = torch.randint(6, (6,), generator=generator)
             expected = found.clone()[order]
-            found = room.select(found, order)
+            found = growable.select(found, order)
             assert torch.equal(found, expected)
             new = torch.randn(6, 2, 1, 4)
-            found = room.append(found, new)
+            found = growable.append(found, new)
             assert torch.equal(found, torch.cat([expected, new], -2))
 
 
-def test_room_keeps_gradients_and_leaves_inference_mode():
-    room = Room()
+def test_growable_tensor_keeps_gradients_and_leaves_inference_mode():
+    growable = GrowableTensor()
     new = torch.randn(1, 1, 1, 2, requires_grad=True)
-    room.append(room.append(torch.zeros(1, 1, 1, 2), new), new).sum().backward()
+    growable.append(growable.append(torch.zeros(1, 1, 1, 2), new), new).sum().backward()
     assert new.grad is not None
     assert torch.equal(new.grad, torch.full_like(new, 2.0))
     with torch.inference_mode():
-        inside = room.append(torch.zeros(1, 1, 1, 2), torch.ones(1, 1, 1, 2))
-        inside = room.append(inside, torch.ones(1, 1, 1, 2))
+        inside = growable.append(torch.zeros(1, 1, 1, 2), torch.ones(1, 1, 1, 2))
+        inside = growable.append(inside, torch.ones(1, 1, 1, 2))
     with torch.no_grad():
-        assert room.append(inside, torch.ones(1, 1, 1, 2)).sum() == 6
+        assert growable.append(inside, torch.ones(1, 1, 1, 2)).sum() == 6
 
 
 def test_beams_share_what_is_kept_of_the_source():

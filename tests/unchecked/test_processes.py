@@ -59,7 +59,7 @@ def settings(data: Path, **changes: Any) -> Settings:
 
 
 def runs(folder: Path) -> dict[str, Settings]:
-    """All that is trained in one process and in two."""
+    """Return the settings of all runs that are trained in one process and in two."""
     texts, pairs = folder / "texts", folder / "pairs"
     found = {f"lm {spec}": settings(texts, model__attention=spec) for spec in FAMILY}
     translation = {"data__task": "translation", "training__label_smoothing": 0.1}
@@ -86,7 +86,7 @@ def train_all(folder: Path, where: str) -> None:
 
 
 def session(folder: Path) -> None:
-    """What each of the processes of torchrun does."""
+    """Run the part of one process of torchrun."""
     torch.set_num_threads(1)
     gc.freeze()  # every run collects garbage, among all that the imports made
     train_all(folder, "two")

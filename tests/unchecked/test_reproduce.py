@@ -19,7 +19,7 @@ from synthattn.paper.recipes import TABLES, recipe
 from synthattn.paper.runs import Folders, execution
 from synthattn.training import record
 from synthattn.training import run as run_module
-from synthattn.training.progress import Quiet
+from synthattn.training.progress import Display
 from synthattn.training.settings import as_dict
 
 # A run that fails leaves the file of its curves to the garbage collector.
@@ -112,7 +112,7 @@ def test_what_is_there_is_not_mixed_with_new_runs_unasked(place):
 
 def test_the_best_rate_is_taken_for_all(place):
     chosen = recipe("translation", "tiny")
-    maker = execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    maker = execution(chosen, Folders(place / "out", place / "work"), lambda name: Display())
     part = chosen.parts[0]
     tried = {
         rate: records.load(maker.places.record(PlannedRun(chosen, part, part.baseline, 0, rate))) for rate in part.rates
@@ -271,7 +271,7 @@ def test_a_recipe_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch
 
 def test_data_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch):
     chosen = recipe("lm1b", "tiny")
-    maker = execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    maker = execution(chosen, Folders(place / "out", place / "work"), lambda name: Display())
     part = chosen.parts[0]
     prepared = maker.prepared(part, part.settings)
     maker.check_data(part, prepared.facts)
@@ -283,7 +283,7 @@ def test_data_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch):
 def test_other_tokens_of_the_same_data_are_not_mixed_with_old_runs(place, monkeypatch):
     """As another release of the tokenizer's library would make them: perplexities of tokens would not compare."""
     chosen = recipe("lm1b", "tiny")
-    maker = execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    maker = execution(chosen, Folders(place / "out", place / "work"), lambda name: Display())
     part = chosen.parts[0]
     facts = maker.prepared(part, part.settings).facts
     (counts,) = facts["train"]
@@ -298,7 +298,7 @@ def test_other_tokens_of_the_same_data_are_not_mixed_with_old_runs(place, monkey
 
 def test_a_run_that_was_stopped_does_not_go_on_with_other_data(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
-    maker = execution(recipe("lra", "tiny"), Folders(tmp_path / "out", tmp_path / "work"), lambda name: Quiet())
+    maker = execution(recipe("lra", "tiny"), Folders(tmp_path / "out", tmp_path / "work"), lambda name: Display())
     part = maker.study.parts[0]
     job = PlannedRun(maker.study, part, part.baseline, 0, part.rates[0])
     settings, folder = maker.settings(job), maker.places.run(job)
@@ -313,7 +313,7 @@ def test_a_run_that_was_stopped_does_not_go_on_with_other_data(tmp_path, monkeyp
 def test_vectors_of_words_are_made_before_they_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     chosen = recipe("generation", "tiny")
-    maker = execution(chosen, Folders(tmp_path / "out", tmp_path / "work"), lambda name: Quiet())
+    maker = execution(chosen, Folders(tmp_path / "out", tmp_path / "work"), lambda name: Display())
     part = next(part for part in chosen.parts if part.vectors)
     settings = maker.settings(PlannedRun(chosen, part, part.baseline, 0, rate=1e-3))
     assert Path(str(settings.evaluation.vectors)).is_file()

@@ -130,7 +130,7 @@ def test_evaluate_a_model_that_does_not_know_its_task(place, tmp_path):
 
 
 def test_evaluate_a_checkpoint(place, monkeypatch):
-    """Of a run that is not done: its folder stands for the last whole checkpoint."""
+    """The folder of an unfinished run stands for its last complete checkpoint."""
     from synthattn.training import run
 
     def full(*arguments: object) -> None:

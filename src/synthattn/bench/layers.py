@@ -42,7 +42,7 @@ class Straightforward(nn.Module):
     def forward(self, x: Tensor, *, key_padding_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         layer, (batch, length, _) = self.layer, x.shape
         logits = layer.logits(x).expand(batch, -1, -1, -1)
-        mask, _ = from_torch(key_padding_mask, None, is_causal, batch, layer.num_heads, length, length)
+        mask, _ = from_torch(key_padding_mask, None, is_causal, (batch, layer.num_heads, length, length))
         allowed = mask.full(length, length, x.device)
         if allowed is not None:
             logits = logits.masked_fill(~allowed, float("-inf"))

@@ -25,7 +25,7 @@ from synthattn.paper.published import published
 from synthattn.render import tables
 from synthattn.synthesizers import FAMILY
 from synthattn.terminal import SafeConsole
-from synthattn.training.progress import Bar, Display, Lines, Quiet, new_progress
+from synthattn.training.progress import Display, LogLines, ProgressBar, new_progress
 from synthattn.training.run import Stopped
 
 DEMO = {
@@ -88,12 +88,12 @@ def run(
 def displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]:
     """A row for each run."""
     if quiet:
-        return lambda name: Quiet(), lambda: None
+        return lambda name: Display(), lambda: None
     if not sys.stderr.isatty():
-        return lambda name: Lines(f"{name}: "), lambda: None
+        return lambda name: LogLines(f"{name}: "), lambda: None
     progress = new_progress()
     progress.start()
-    return lambda name: Bar(name, progress), progress.stop
+    return lambda name: ProgressBar(name, progress), progress.stop
 
 
 def show(results: Results, folder: Path, console: Console | None = None) -> None:

@@ -1,18 +1,18 @@
-"""``synthattn describe``."""
+"""The verb ``synthattn describe``."""
 
 from typing import Any
 
 from rich.table import Table
 
 from synthattn.messages import printable, printable_json
-from synthattn.models.describe import describe, find
+from synthattn.models.describe import describe, find_model
 from synthattn.terminal import SafeConsole
 
 
 def run(name: str, attention: str | None, kind: str | None, length: int | None, as_json: bool) -> None:
     if length is not None and length < 1:
         raise ValueError(f"--length must be at least 1, got {length}")
-    config, made_for = find(name, attention)
+    config, made_for = find_model(name, attention)
     figures = describe(config, kind or made_for, length)
     if as_json:
         print(printable_json(figures, 2))

@@ -29,11 +29,11 @@ from synthattn.render.picture import picture
 from synthattn.saved_file import one_line, read_yaml, restore
 from synthattn.synthesizers import FAMILY
 from synthattn.training import record
+from synthattn.training.best_constant_answer import answers_are_chosen, best_constant_answer
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import load_rows, metrics_of
-from synthattn.training.one_answer import one_answer, says_something
 from synthattn.training.prepare import Prepared, check_same_data
-from synthattn.training.progress import Display, Quiet
+from synthattn.training.progress import Display
 from synthattn.training.run import Stopped, check_names, prepare_data
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
 
@@ -185,7 +185,7 @@ def compare(
     """
     check_names(folder, comparison.settings)
     with locked_folder(folder):
-        progress = _begin(comparison, folder, display or (lambda name: Quiet()), command, resume)
+        progress = _begin(comparison, folder, display or (lambda name: Display()), command, resume)
         progress.empty.published = list(published)
         try:
             executors.execute(progress.tasks, finished=lambda: _write(progress))
@@ -259,8 +259,8 @@ def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         "longest input": f"{prepared.longest:,} tokens",
     }
     floor = {}
-    if says_something(prepared.parts):
-        scored = one_answer(prepared.parts, settings.evaluation, settings.data.train_examples).scored
+    if answers_are_chosen(prepared.parts):
+        scored = best_constant_answer(prepared.parts, settings.evaluation, settings.data.train_examples).scored
         floor = {name: one.score.value for name, one in scored.items()}
         facts["one answer for all"] = ", ".join(f"{name} {value:.2f}" for name, value in floor.items())
     return Results(

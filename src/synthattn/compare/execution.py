@@ -12,7 +12,7 @@ from synthattn.compare.plan import PlannedRun
 from synthattn.compare.records import StudyRecord
 from synthattn.data.locks import FolderInUseError
 from synthattn.training import record
-from synthattn.training.one_answer import one_answer
+from synthattn.training.best_constant_answer import best_constant_answer
 from synthattn.training.prepare import open_parts
 from synthattn.training.run import Stopped, train
 from synthattn.training.settings import as_dict
@@ -89,7 +89,7 @@ class Execution(RunInputs):
         parts = open_parts(settings.data)
         facts = {"sources": {part.source.name: part.source.fingerprint() for part in parts}}
         self.check_data(run.part, facts)
-        scored = one_answer(parts, settings.evaluation, settings.data.train_examples)
+        scored = best_constant_answer(parts, settings.evaluation, settings.data.train_examples)
         folder.mkdir(parents=True, exist_ok=True)
         scored.save(folder)
         found = record.RunRecord(

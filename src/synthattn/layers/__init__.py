@@ -1,4 +1,4 @@
-"""Layers that mix tokens, in the place of self-attention in a block."""
+"""Layers that mix tokens, such as self-attention."""
 
 from synthattn.layers.dynamic_convolution import DynamicConvolution
 from synthattn.layers.light_convolution import LightConvolution

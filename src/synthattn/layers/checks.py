@@ -1,4 +1,4 @@
-"""Checks of the sizes and inputs of every layer; each error is one line that says what to do."""
+"""Checks of the sizes and inputs of layers. Each error is one line that says what to do."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from synthattn.masks import check_tensor
 
 
 def check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length: int | None, dropout: float) -> None:
-    """Refuse sizes that no layer can have."""
+    """Raise a ValueError for sizes that no layer can have."""
     for name, number in (("d_model", d_model), ("num_heads", num_heads)):
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")
@@ -23,7 +23,7 @@ def check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length: 
 
 
 def check_resize(max_length: int, how: str) -> None:
-    """Refuse arguments of ``resize_max_length`` that no layer can have."""
+    """Raise a ValueError for wrong arguments of ``resize_max_length``."""
     if how not in ("pad", "interpolate"):
         raise ValueError(f"how must be 'pad' or 'interpolate', got {how!r}")
     if max_length < 1:
@@ -31,7 +31,7 @@ def check_resize(max_length: int, how: str) -> None:
 
 
 def check_tokens(name: str, x: Tensor, d_model: int) -> None:
-    """Refuse tokens that are not a dense tensor of floats with the width of the layer."""
+    """Raise a ValueError unless tokens are a dense tensor of floats with the width of the layer."""
     check_tensor(name, x)
     if x.layout != torch.strided or x.is_nested:
         raise ValueError(f"{name} must be a dense tensor, got {'nested' if x.is_nested else _name(x.layout)}")
@@ -46,7 +46,7 @@ def check_tokens(name: str, x: Tensor, d_model: int) -> None:
 
 
 def check_offset(offset: int) -> None:
-    """Refuse a number of earlier tokens that cannot be."""
+    """Raise a ValueError unless the number of earlier tokens is a whole number of at least 0."""
     if not isinstance(offset, int | torch.SymInt):
         raise ValueError(f"offset must be a whole number, got {type(offset).__name__}")
     if offset < 0:
@@ -54,7 +54,7 @@ def check_offset(offset: int) -> None:
 
 
 def check_position_bias(bias: Tensor, batch: int, heads: int, q: int, k: int) -> None:
-    """Refuse a bias that does not broadcast against the logits, or has another number of keys."""
+    """Raise a ValueError unless a bias broadcasts against the logits and has as many keys."""
     check_tensor("position_bias", bias)
     shape = tuple(bias.shape)
     fits = (
@@ -76,16 +76,7 @@ def check_position_bias(bias: Tensor, batch: int, heads: int, q: int, k: int) ->
 def check_projected_memory(
     keys: Tensor | None, values: Tensor, batch: int, heads: int, key_width: int, width: int
 ) -> None:
-    """Refuse projected memory that a layer of another shape made, or for another batch.
-
-    Args:
-        keys: the keys, None where the layer reads none.
-        values: the values.
-        batch: the number of examples in this call.
-        heads: the number of heads of this layer.
-        key_width: the width of the keys of this layer, 0 where it reads none.
-        width: the width of the values of this layer.
-    """
+    """Raise a ValueError unless projected memory fits the layer and the batch. A layer without keys has key width 0."""
     check_tensor("values of memory", values)
     if keys is not None:
         check_tensor("keys of memory", keys)
@@ -107,7 +98,7 @@ def check_projected_memory(
 
 
 def check_positions(name: str, positions: Tensor | None, x: Tensor) -> None:
-    """Refuse positions that are not one whole number for each token, once or for each example."""
+    """Raise a ValueError unless positions are one whole number per token, for all examples or for each."""
     if positions is None:
         return
     check_tensor(name, positions)

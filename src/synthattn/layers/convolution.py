@@ -1,4 +1,4 @@
-"""The common base of lightweight and dynamic convolutions."""
+"""The base class of lightweight and dynamic convolutions."""
 
 from typing import Any, ClassVar
 
@@ -18,15 +18,14 @@ class Convolution(TokenMixer):
     """``Y = conv(GLU(X W_I)) W_O``: each head has one kernel, a softmax over its width, shared by its channels.
 
     Wu et al. 2019, "Pay Less Attention with Lightweight and Dynamic Convolutions". The window is centred on the
-    token, or ends at it where the layer is causal. What lies outside of the sequence or on padding is zero and keeps
-    its share of the kernel, as in the paper. A window counts tokens, so positions have no effect. There are no logits
-    to mask or to add to: ``attn_mask`` and ``position_bias`` are refused. The rows of the weights sum to less than one
-    where a window reaches outside of the sequence or into padding.
+    token, or ends at it if the layer is causal. Tokens outside of the sequence and padding count as zeros and keep
+    their weights, as in the paper; the weights of the other tokens then sum to less than one. A window counts tokens,
+    so positions have no effect. ``attn_mask`` and ``position_bias`` are refused: there are no logits for each key.
 
     Args:
         d_model: width of the input and the output.
         num_heads: number of kernels; each serves ``d_model / num_heads`` channels.
-        kernel: how many tokens a window holds, an odd number.
+        kernel: number of tokens in a window, odd.
         weight_dropout: probability of dropping an entry of the normalised kernel while training (DropConnect).
         bias: whether the input and output projections have biases.
     """
@@ -58,58 +57,55 @@ class Convolution(TokenMixer):
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
 
-    def logits(self, queries: Float[Tensor, "batch heads q dim"]) -> Float[Tensor, "#batch heads #q kernel"]:
-        """Return the kernels before the softmax, the tap furthest back first."""
+    def logits(self, queries: Float[Tensor, "batch heads q width"]) -> Float[Tensor, "#batch heads #q kernel"]:
+        """Return the kernels before the softmax. Their first entry is for the earliest token."""
         raise NotImplementedError
 
     def convolve(
-        self, weights: Float[Tensor, "#batch heads #q kernel"], reach: Float[Tensor, "batch heads n dim"]
-    ) -> Float[Tensor, "batch heads q dim"]:
-        """Return what ``convolve`` of this module returns, faster."""
+        self, weights: Float[Tensor, "#batch heads #q kernel"], padded: Float[Tensor, "batch heads padded width"]
+    ) -> Float[Tensor, "batch heads q width"]:
+        """Return ``y[i] = sum over c of weights[i, c] * padded[i + c]``."""
         raise NotImplementedError
 
     def mix_tokens(
         self,
-        x: Float[Tensor, "batch q d_model"],
-        memory: Float[Tensor, "batch k d_model"] | ProjectedMemory | None,
+        x: Tensor,
+        memory: Tensor | ProjectedMemory | None,
         layout: TokenLayout,
         position_bias: Tensor | None,
         plain: bool,
         need_weights: bool,
     ) -> Any:
-        """Convolve ``x``. The arguments are those of ``forward``.
-
-        For decoding, ``memory`` is the result of ``project_memory`` for all tokens so far, those of ``x`` included.
-        """
+        """Convolve ``x``. In decoding, ``memory`` is ``project_memory`` of all tokens so far, including ``x``."""
         if layout.attn_mask is not None:
             raise ValueError(f"{self.name} takes no attn_mask; use key_padding_mask or is_causal")
         if position_bias is not None:
             raise ValueError(f"{self.name} has no logits to add position_bias to; leave it out")
         offset, values = layout.offset, self._values(x, memory, layout.offset)
         batch, q, k = x.shape[0], x.shape[1], values.shape[2]
-        mask, _ = from_torch(layout.key_padding_mask, None, False, batch, self.num_heads, q, k)
+        mask, _ = from_torch(layout.key_padding_mask, None, False, (batch, self.num_heads, q, k))
         before = self.kernel - 1 if layout.is_causal else self.kernel // 2
 
-        reach = self._reach(values, mask.keep, offset - before, q)
-        logits = self.logits(reach[:, :, before : before + q])
-        # Half precision has too few digits for a softmax.
-        weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(reach.dtype)
+        padded = self._padded_values(values, mask.keep, offset - before, q)
+        logits = self.logits(padded[:, :, before : before + q])
+        # In half precision, the sum of a softmax is too inaccurate.
+        weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(padded.dtype)
         dropped = F.dropout(weights, self.weight_dropout, self.training)
-        heads = convolve(dropped, reach) if plain else self.convolve(dropped, reach)
+        heads = convolve(dropped, padded) if plain else self.convolve(dropped, padded)
         y = merge_heads(heads, self.output)
         return (y, self._matrix(weights.expand(batch, -1, q, -1), mask.keep, offset - before, k)) if need_weights else y
 
     def project_memory(self, memory: Float[Tensor, "batch k d_model"]) -> ProjectedMemory:
-        """Return ``GLU(X W_I)``, all that later windows need of the tokens; ``forward`` takes it as its ``memory``."""
+        """Return ``GLU(X W_I)``. In decoding, ``forward`` takes it as its ``memory``."""
         check_tokens("memory", memory, self.d_model)
         return ProjectedMemory(None, split_heads(F.glu(project(self.input, memory)), self.num_heads))
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
-        """Do nothing: the layer takes inputs of any length."""
+        """Do nothing, because the layer takes inputs of any length."""
 
     def _values(
         self, x: Tensor, memory: Tensor | ProjectedMemory | None, offset: int
-    ) -> Float[Tensor, "batch heads k dim"]:
+    ) -> Float[Tensor, "batch heads k width"]:
         if memory is None:
             return self.project_memory(x).values
         if isinstance(memory, Tensor):
@@ -121,21 +117,21 @@ class Convolution(TokenMixer):
             )
         return memory.values
 
-    def _reach(
-        self, values: Float[Tensor, "batch heads k dim"], keep: Bool[Tensor, "batch k"] | None, start: int, q: int
-    ) -> Float[Tensor, "batch heads n dim"]:
-        """Return the values that the windows of q neighbouring tokens touch, from ``start`` on; zero where nothing is.
+    def _padded_values(
+        self, values: Float[Tensor, "batch heads k width"], keep: Bool[Tensor, "batch k"] | None, start: int, q: int
+    ) -> Float[Tensor, "batch heads padded width"]:
+        """Return the values in the windows of q tokens, from ``start`` on, with zeros outside of the sequence.
 
-        Earlier values are left out, so that a step of decoding does not take longer the more was decoded.
+        Earlier values are left out, so that every step of decoding takes the same time.
         """
-        low = max(start, 0)
-        reach = values[:, :, low:]
+        first = max(start, 0)
+        padded = values[:, :, first:]
         if keep is not None:
-            reach = reach.masked_fill(~keep[:, None, low:, None], 0.0)
-        # A negative number cuts off what comes after the last window. Heads stay side by side in memory, where
-        # merging them is free.
-        missing = (low - start, start + q + self.kernel - 1 - values.shape[2])
-        return F.pad(reach.transpose(1, 2), (0, 0, 0, 0, *missing)).transpose(1, 2)
+            padded = padded.masked_fill(~keep[:, None, first:, None], 0.0)
+        # A negative number cuts off the values after the last window. With the heads of a token side by side in
+        # memory, merging them is free.
+        missing = (first - start, start + q + self.kernel - 1 - values.shape[2])
+        return F.pad(padded.transpose(1, 2), (0, 0, 0, 0, *missing)).transpose(1, 2)
 
     def _matrix(
         self,
@@ -144,7 +140,7 @@ class Convolution(TokenMixer):
         start: int,
         k: int,
     ) -> Float[Tensor, "batch heads q k"]:
-        """Return the kernels as rows of a matrix, zero outside of the window and on padding."""
+        """Return the kernels as rows of a matrix, with zeros outside of the window and on padding."""
         q, kernel = weights.shape[-2:]
         taps = torch.arange(q, device=weights.device)[:, None] + torch.arange(kernel, device=weights.device) + start
         inside = weights * ((taps >= 0) & (taps < k))
@@ -157,8 +153,8 @@ class Convolution(TokenMixer):
 
 
 def convolve(
-    weights: Float[Tensor, "#batch heads #q kernel"], reach: Float[Tensor, "batch heads n dim"]
-) -> Float[Tensor, "batch heads q dim"]:
-    """Return ``y[i] = sum over c of weights[i, c] * reach[i + c]``."""
-    windows = reach.unfold(-2, weights.shape[-1], 1)
+    weights: Float[Tensor, "#batch heads #q kernel"], padded: Float[Tensor, "batch heads padded width"]
+) -> Float[Tensor, "batch heads q width"]:
+    """Return ``y[i] = sum over c of weights[i, c] * padded[i + c]``."""
+    windows = padded.unfold(-2, weights.shape[-1], 1)
     return (weights.unsqueeze(-2) * windows).sum(-1)

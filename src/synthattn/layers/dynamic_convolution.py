@@ -1,4 +1,4 @@
-"""Dynamic convolution: every token predicts the kernels of its own window."""
+"""Dynamic convolution: every token computes the kernels for its own window."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from synthattn.shapes import Float
 
 
 class DynamicConvolution(Convolution):
-    """``query`` is the paper's W^Q: it maps ``GLU(X W_I)`` of a token to the logits of its kernels, one per head."""
+    """``query`` is the paper's W^Q. It maps ``GLU(X W_I)`` of a token to the logits of one kernel per head."""
 
     name = "dynamicconv"
 
@@ -25,15 +25,15 @@ class DynamicConvolution(Convolution):
         super().reset_parameters()
         nn.init.xavier_uniform_(self.query.weight)
 
-    def logits(self, queries: Float[Tensor, "batch heads q dim"]) -> Float[Tensor, "batch heads q kernel"]:
+    def logits(self, queries: Float[Tensor, "batch heads q width"]) -> Float[Tensor, "batch heads q kernel"]:
         return split_heads(project(self.query, queries.transpose(1, 2).flatten(2)), self.num_heads)
 
     def convolve(
-        self, weights: Float[Tensor, "batch heads q kernel"], reach: Float[Tensor, "batch heads n dim"]
-    ) -> Float[Tensor, "batch heads q dim"]:
-        """Multiply with a band of weights. A single token, in decoding, does not fill one."""
+        self, weights: Float[Tensor, "batch heads q kernel"], padded: Float[Tensor, "batch heads padded width"]
+    ) -> Float[Tensor, "batch heads q width"]:
+        """Multiply by a band matrix of weights, or directly for the single token of a decoding step."""
         q, half = weights.shape[2], self.kernel // 2
         if q == 1:
-            return convolve(weights, reach)
-        # The band is centred and as long as its values, so the rows that have no window get weights of zero.
-        return windowed.multiply(F.pad(weights, (0, 0, half, half)), reach)[:, :, half : half + q]
+            return convolve(weights, padded)
+        # The band is as long as its values, so rows without a window get weights of zero.
+        return windowed.multiply(F.pad(weights, (0, 0, half, half)), padded)[:, :, half : half + q]

@@ -14,7 +14,7 @@ FUNCTIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
 class FeedForward(nn.Module):
-    """``W_2 f(W_1 x)``; gated: ``W_2 (f(W_1 x) * W_g x)`` (Shazeer 2020)."""
+    """The layer ``W_2 f(W_1 x)``, or gated ``W_2 (f(W_1 x) * W_g x)`` (Shazeer 2020)."""
 
     def __init__(self, d_model: int, d_ff: int, activation: Activation, dropout: float, bias: bool) -> None:
         super().__init__()

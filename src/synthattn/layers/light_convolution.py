@@ -1,4 +1,4 @@
-"""Lightweight convolution: one learned kernel per head, the same for every token."""
+"""Lightweight convolution: one learned kernel per head for all tokens."""
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from synthattn.shapes import Float
 
 
 class LightConvolution(Convolution):
-    """``weight`` is the paper's W, one row of ``kernel`` logits per head."""
+    """``weight`` is the paper's W, the logits of one kernel per head."""
 
     name = "lightconv"
 
@@ -24,18 +24,17 @@ class LightConvolution(Convolution):
         super().reset_parameters()
         nn.init.xavier_uniform_(self.weight)
 
-    def logits(self, queries: Float[Tensor, "batch heads q dim"]) -> Float[Tensor, "1 heads 1 kernel"]:
+    def logits(self, queries: Float[Tensor, "batch heads q width"]) -> Float[Tensor, "1 heads 1 kernel"]:
         return self.weight[None, :, None]
 
     def convolve(
-        self, weights: Float[Tensor, "1 heads 1 kernel"], reach: Float[Tensor, "batch heads n dim"]
-    ) -> Float[Tensor, "batch heads q dim"]:
-        """A depthwise convolution of an image one pixel wide, channels last.
+        self, weights: Float[Tensor, "1 heads 1 kernel"], padded: Float[Tensor, "batch heads padded width"]
+    ) -> Float[Tensor, "batch heads q width"]:
+        """Convolve by a depthwise conv2d of an image one pixel wide, channels last.
 
-        Forward and backward on a CPU, this takes a third to half the time of conv1d and less than products with
-        Toeplitz bands do.
+        Forward and backward on a CPU, this takes a third to half of the time of conv1d.
         """
-        image = reach.transpose(1, 2).flatten(2).mT.unsqueeze(-1)
-        kernels = weights.view(self.num_heads, 1, -1, 1).repeat_interleave(reach.shape[-1], 0)
+        image = padded.transpose(1, 2).flatten(2).mT.unsqueeze(-1)
+        kernels = weights.view(self.num_heads, 1, -1, 1).repeat_interleave(padded.shape[-1], 0)
         mixed = F.conv2d(image, kernels, groups=self.d_model)
         return mixed.squeeze(-1).unflatten(1, (self.num_heads, -1)).mT

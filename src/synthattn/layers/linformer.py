@@ -1,4 +1,4 @@
-"""Linformer: attention to k mixtures of the tokens instead of to the tokens."""
+"""Linformer: attention to k mixtures of the tokens in place of the tokens."""
 
 from typing import Any, ClassVar
 
@@ -13,7 +13,8 @@ from synthattn.layers.token_mixer import ProjectedMemory, TokenLayout, TokenMixe
 from synthattn.logits import Logits, Product
 from synthattn.masks import from_torch
 from synthattn.shapes import Bool, Float
-from synthattn.synthesizers.base import Resize, Tokens, check_length, replace_parameter, resized, rows_at
+from synthattn.synthesizers.base import Resize, Tokens, check_length
+from synthattn.synthesizers.tables import replace_data, resized, rows_at
 
 
 class Linformer(TokenMixer):
@@ -21,8 +22,8 @@ class Linformer(TokenMixer):
 
     Wang et al. 2020, "Linformer: Self-Attention with Linear Complexity". ``e`` and ``f`` are the paper's E and F.
     Padding is zero in K and V, and so is missing from the mixtures. A mixture holds tokens from the whole input and has
-    no place: ``is_causal``, ``attn_mask``, ``offset`` and ``position_bias`` are refused. The weights are those of the k
-    mixtures.
+    no position: ``is_causal``, ``attn_mask``, ``offset`` and ``position_bias`` are refused. There is one attention
+    weight for each mixture.
 
     Args:
         d_model: width of the input and the output.
@@ -75,29 +76,29 @@ class Linformer(TokenMixer):
             nn.init.xavier_uniform_(projection.weight)
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
-        # A sum over max_length tokens then has the scale of one token.
+        # Then a sum over max_length tokens has the scale of one token.
         for table in self.parameters(recurse=False):
             nn.init.normal_(table, std=self.max_length**-0.5)
 
     @property
     def max_length(self) -> int:
-        """The longest input."""
+        """Longest input."""
         return self.e.shape[-1]
 
     def mix_tokens(
         self,
-        x: Float[Tensor, "batch q d_model"],
-        memory: Float[Tensor, "batch n d_model"] | ProjectedMemory | None,
+        x: Tensor,
+        memory: Tensor | ProjectedMemory | None,
         layout: TokenLayout,
         position_bias: Tensor | None,
         plain: bool,
         need_weights: bool,
     ) -> Any:
-        """Attend from ``x`` to mixtures of itself, or of ``memory``. The arguments are those of ``forward``."""
+        """Attend from ``x`` to mixtures of its tokens, or of the tokens of ``memory``."""
         self._refuse(layout, position_bias)
         source = self._source(x, memory, layout)
         batch, q, n = x.shape[0], x.shape[1], source.length
-        mask, _ = from_torch(layout.key_padding_mask, None, False, batch, self.num_heads, q, n)
+        mask, _ = from_torch(layout.key_padding_mask, None, False, (batch, self.num_heads, q, n))
         queries = split_heads(project(self.query, x), self.num_heads)
         keys = self._mixtures(self.e, self.key, source, mask.keep)
         values = self._mixtures(self.e if self.f is None else self.f, self.value, source, mask.keep)
@@ -111,23 +112,23 @@ class Linformer(TokenMixer):
         y = merge_heads(F.dropout(weights, dropout) @ values, self.output)
         return (y, weights) if need_weights else y
 
-    def project_memory(self, memory: Float[Tensor, "batch n d_model"]) -> ProjectedMemory:
+    def project_memory(self, memory: Float[Tensor, "batch length d_model"]) -> ProjectedMemory:
         raise ValueError("linformer cannot decode: its mixtures hold tokens from the whole input; use vanilla for that")
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
-        """Change the longest input, keeping what was learned.
+        """Change the longest input and keep what was learned.
 
-        ``"pad"`` keeps the columns that both lengths have and draws new ones at random; ``"interpolate"`` stretches
-        or shrinks the matrices, such that a stretched input has the mixtures that it had before. The parameters are
+        ``"pad"`` keeps the columns that both lengths have and draws new ones at random. ``"interpolate"`` stretches
+        or shrinks the matrices, so that a stretched input has the mixtures that it had before. The parameters are
         new: give them to the optimizer.
         """
         check_resize(max_length, how)
         # A mixture is a sum: of twice as many tokens, each must count half.
         scale = 1.0 if how == "pad" else self.max_length / max_length
         for name, old in list(self.named_parameters(recurse=False)):
-            fresh = old.new_empty(len(old), max_length, self.k).normal_(std=max_length**-0.5)
-            columns = resized(old.detach().mT, max_length, how, fresh) * scale
-            setattr(self, name, replace_parameter(old, columns.mT))
+            new = old.new_empty(len(old), max_length, self.k).normal_(std=max_length**-0.5)
+            rows = resized(old.detach().mT, max_length, how, new) * scale
+            setattr(self, name, replace_data(old, rows.mT))
 
     def _refuse(self, layout: TokenLayout, bias: Tensor | None) -> None:
         if layout.is_causal:
@@ -140,7 +141,7 @@ class Linformer(TokenMixer):
             raise ValueError("linformer takes no position_bias: queries attend to mixtures; leave it out")
 
     def _source(self, x: Tensor, memory: Tensor | ProjectedMemory | None, layout: TokenLayout) -> Tokens:
-        """Return the tokens attended to. The positions of queries do not matter."""
+        """Return the tokens to attend to. The positions of the queries have no effect."""
         if isinstance(memory, ProjectedMemory):
             raise ValueError("linformer takes tokens as memory, this was projected by another layer")
         memory, positions = (x, layout.positions) if memory is None else (memory, layout.memory_positions)
@@ -150,19 +151,19 @@ class Linformer(TokenMixer):
 
     def _mixtures(
         self,
-        table: Float[Tensor, "shared k max_length"],
+        table: Float[Tensor, "#heads k n"],
         projection: nn.Module,
         source: Tokens,
-        keep: Bool[Tensor, "batch n"] | None,
-    ) -> Float[Tensor, "batch heads k dim"]:
-        """Return E K or F V: the table's columns at the tokens' positions, times the projected tokens."""
+        keep: Bool[Tensor, "batch length"] | None,
+    ) -> Float[Tensor, "batch heads k width"]:
+        """Return E K or F V: the coefficients at the positions of the tokens times the projected tokens."""
         projected = projection(source.vectors)
         if keep is not None:
             projected = projected.masked_fill(~keep.unsqueeze(-1), 0.0)
-        columns = rows_at(table.mT, source).mT.to(projected.dtype)
+        coefficients = rows_at(table.mT, source).mT.to(projected.dtype)
         if len(table) == 1:  # one product for all heads
-            return split_heads(columns.squeeze(-3) @ projected, self.num_heads)
-        return columns @ split_heads(projected, self.num_heads)
+            return split_heads(coefficients.squeeze(-3) @ projected, self.num_heads)
+        return coefficients @ split_heads(projected, self.num_heads)
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, num_heads={self.num_heads}, k={self.k}, max_length={self.max_length}"

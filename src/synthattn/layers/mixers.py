@@ -1,4 +1,4 @@
-"""Everything that can stand in a block's place for self-attention: the synthesizers and the baselines."""
+"""Specs of all layers that can mix the tokens in a block: the synthesizers and the baselines."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,26 +14,30 @@ from synthattn.synthesizers.spec import at_least_one
 
 @dataclass(frozen=True)
 class Baseline(Term):
-    """A term that is a layer of its own, not logits for ``SyntheticAttention``."""
+    """A term that names a whole layer in place of logits for ``SyntheticAttention``."""
 
     def layer(
         self, d_model: int, num_heads: int, max_length: int | None, dropout: float, head_dim: int | None, bias: bool
     ) -> TokenMixer:
-        """The layer; ``dropout`` is that of attention weights, for layers that have some."""
+        """Build the layer. ``dropout`` is the probability of dropping an attention weight."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class ConvolutionTerm(Baseline):
-    """Options: ``kernel``, the width of the window, odd; ``dropout``, the probability of dropping a kernel entry, by
-    default that of attention weights in the other layers of a model."""
+    """Options of a convolution.
+
+    Attributes:
+        kernel: the number of tokens in a window, odd.
+        dropout: the probability of dropping a kernel entry; None for the dropout of attention weights.
+    """
 
     convolution: ClassVar[type[LightConvolution] | type[DynamicConvolution]]
     kernel: int = 9
     dropout: float | None = None
 
     def __post_init__(self) -> None:
-        # Even though a causal window could be even: an encoder's is centred.
+        # A causal window could have an even width, but an encoder's window is centred.
         if self.kernel < 1 or self.kernel % 2 == 0:
             raise ValueError(f"{self.name}: kernel must be a positive odd number, got {self.kernel}")
         if self.dropout is not None and not 0.0 <= self.dropout < 1.0:
@@ -65,7 +69,7 @@ class DynamicConv(ConvolutionTerm):
 
 @dataclass(frozen=True)
 class LinformerTerm(Baseline):
-    """Options: ``k``, the number of mixtures attended to; ``shared_heads``, ``shared_kv``: what shares E and F."""
+    """Options of Linformer: ``k``, the number of mixtures, and the sharing of E and F, see :class:`Linformer`."""
 
     name: ClassVar[str] = "linformer"
     k: int = 64
@@ -92,7 +96,7 @@ MIXERS: dict[str, type[Term]] = SYNTHESIZERS | {
 
 
 def parse_mixer(attention: str | Spec | Term) -> Spec:
-    """Read a spec of synthesizers, or of one baseline; what is a spec already passes through."""
+    """Parse a spec of synthesizers or of one baseline. Parsed specs are returned unchanged."""
     found = spec.parse(attention, MIXERS) if isinstance(attention, str) else parse(attention)
     for n, term in enumerate(found.terms):
         if isinstance(term, Baseline) and len(found.terms) > 1:
@@ -112,9 +116,9 @@ def build_mixer(
     bias: bool = True,
     mix: Mix = "softmax",
 ) -> TokenMixer:
-    """The layer that a spec names; the arguments are those of ``SyntheticAttention``.
+    """Build the layer that a spec names. The arguments are the same as in ``SyntheticAttention``.
 
-    ``dropout`` is that of attention weights, and of kernels where the spec does not say another.
+    ``dropout`` also applies to the kernels of convolutions whose spec has no ``dropout``.
     """
     found = parse_mixer(attention)
     term = found.terms[0]

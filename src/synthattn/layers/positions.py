@@ -1,4 +1,4 @@
-"""Vectors that say where a token stands, or how deep it is."""
+"""Position embeddings: sinusoids and learned vectors."""
 
 import math
 
@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from synthattn.shapes import Float, Int
-from synthattn.synthesizers.base import Resize, last_position, replace_parameter, resized
+from synthattn.synthesizers.base import Resize, last_position
+from synthattn.synthesizers.tables import replace_data, resized
 from synthattn.tracing import is_tracing
 
 
 def sinusoid(at: Int[Tensor, "*axes"], width: int, dtype: torch.dtype) -> Float[Tensor, "*axes width"]:
-    """Sines, then cosines, of wavelengths from 2 pi to 20,000 pi, as Tensor2Tensor arranges them."""
+    """Return sines, then cosines, of wavelengths from 2 pi to 20,000 pi, in the order of Tensor2Tensor."""
     half = width // 2
     # Half precision has too few digits for the angles of far positions.
     precise = torch.promote_types(dtype, torch.float32)
@@ -22,7 +23,7 @@ def sinusoid(at: Int[Tensor, "*axes"], width: int, dtype: torch.dtype) -> Float[
 
 
 class SinusoidalPositions(nn.Module):
-    """Computed in every call: a table kept in a buffer that is not saved comes back from ``from_pretrained`` empty."""
+    """Sinusoids, computed in every call: ``from_pretrained`` leaves a buffer that is not saved empty."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -52,6 +53,7 @@ class LearnedPositions(nn.Module):
         return self.table[at].to(dtype)
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
-        fresh = torch.randn(1, max_length, self.table.shape[1])
+        """Change the number of positions and keep what was learned."""
+        new = torch.randn(1, max_length, self.table.shape[1])
         with torch.no_grad():
-            self.table = replace_parameter(self.table, resized(self.table[None], max_length, how, fresh)[0])
+            self.table = replace_data(self.table, resized(self.table[None], max_length, how, new)[0])

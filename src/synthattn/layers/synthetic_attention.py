@@ -1,4 +1,4 @@
-"""``SyntheticAttention``: multi-head attention with any synthesizer in place of the dot product."""
+"""Multi-head attention with any synthesizer in place of the dot product."""
 
 from typing import Any
 
@@ -25,12 +25,12 @@ class SyntheticAttention(TokenMixer):
     Args:
         d_model: width of the input and the output.
         num_heads: number of heads.
-        attention: what makes the logits, e.g. ``"random"``, ``"dense+vanilla"``, ``"factorized_random(rank=16)"``.
-        max_length: the longest input; needed by every synthesizer that has a table of positions.
+        attention: spec of the logits, e.g. ``"random"``, ``"dense+vanilla"``, ``"factorized_random(rank=16)"``.
+        max_length: the longest input, needed by every synthesizer with a table of positions.
         dropout: probability of dropping an attention weight while training.
         head_dim: width of a head, ``d_model // num_heads`` unless given.
         bias: whether the value, output, query and key projections have biases.
-        mix: how a mixture weighs its terms: ``"softmax"`` (the paper: learned per head, summing to one), ``"sum"``
+        mix: weights of the terms of a mixture: ``"softmax"`` (the paper: learned per head, with sum one), ``"sum"``
             (unweighted, as in the paper's C4 runs) or ``"sigmoid"`` (the authors' code: one scalar per layer).
     """
 
@@ -76,33 +76,26 @@ class SyntheticAttention(TokenMixer):
 
     @property
     def max_length(self) -> int | None:
-        """The longest input, None where any length will do."""
+        """Longest input; None if there is no limit."""
         return self.synthesizer.max_length
 
     def mix_tokens(
         self,
-        x: Float[Tensor, "batch q d_model"],
-        memory: Float[Tensor, "batch k d_model"] | ProjectedMemory | None,
+        x: Tensor,
+        memory: Tensor | ProjectedMemory | None,
         layout: TokenLayout,
-        position_bias: Float[Tensor, "*examples #heads #q k"] | None,
+        position_bias: Tensor | None,
         plain: bool,
         need_weights: bool,
     ) -> Any:
-        """Attend from ``x`` to itself, or to ``memory``. The arguments are those of ``forward``."""
+        """Attend from ``x`` to itself, or to ``memory``."""
         query, source = self._tokens(x, memory, layout)
         batch, q, k = x.shape[0], query.length, source.length
         if position_bias is not None:
             check_position_bias(position_bias, batch, self.num_heads, q, k)
+        shape = (batch, self.num_heads, q, k)
         mask, bias = from_torch(
-            layout.key_padding_mask,
-            layout.attn_mask,
-            layout.is_causal,
-            batch,
-            self.num_heads,
-            q,
-            k,
-            layout.offset,
-            x.device,
+            layout.key_padding_mask, layout.attn_mask, layout.is_causal, shape, layout.offset, x.device
         )
         added = Logits(tuple(Bias(table) for table in (bias, position_bias) if table is not None))
         call = Call(
@@ -117,7 +110,7 @@ class SyntheticAttention(TokenMixer):
         return (y, attention_weights(call.logits, mask).expand(batch, -1, -1, -1)) if need_weights else y
 
     def project_memory(self, memory: Float[Tensor, "batch k d_model"]) -> ProjectedMemory:
-        """Project tokens that will be attended to; ``forward`` takes the result as its ``memory``."""
+        """Project tokens to attend to. ``forward`` takes the result as its ``memory``."""
         check_tokens("memory", memory, self.d_model)
         return ProjectedMemory(self.synthesizer.project_keys(Tokens(memory)), self._values(memory).batch_major())
 
@@ -129,9 +122,9 @@ class SyntheticAttention(TokenMixer):
         positions: Int[Tensor, "*batch q"] | None = None,
         memory_positions: Int[Tensor, "*batch k"] | None = None,
     ) -> Float[Tensor, "#batch heads q k"]:
-        """Return the logits before masks and softmax; the batch axis is 1 where they do not depend on the input.
+        """Return the logits before masks and softmax. Keys outside a local window have minus infinity.
 
-        Keys outside a local window have minus infinity.
+        The batch axis is 1 if the logits do not depend on the input.
         """
         layout = TokenLayout(positions=positions, memory_positions=memory_positions)
         self._check(x, memory, layout)
@@ -141,9 +134,9 @@ class SyntheticAttention(TokenMixer):
         return total if inside is None else total.masked_fill(~inside, float("-inf"))
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
-        """Change the longest input, keeping what was learned.
+        """Change the longest input and keep what was learned.
 
-        ``"pad"`` keeps the logits of the positions that both lengths have and draws new ones at random;
+        ``"pad"`` keeps the logits of the positions that both lengths have and draws new ones at random.
         ``"interpolate"`` stretches or shrinks the tables. The parameters are new: give them to the optimizer.
         """
         check_resize(max_length, how)
@@ -156,7 +149,7 @@ class SyntheticAttention(TokenMixer):
         self.spec = Spec(tuple(t.after_resize(p) for t, p in zip(self.spec.terms, parts, strict=True)))
 
     def _tokens(self, x: Tensor, memory: Tensor | ProjectedMemory | None, layout: TokenLayout) -> tuple[Tokens, Tokens]:
-        """Return the tokens that attend, and those that are attended to."""
+        """Return the queries, and the tokens to attend to."""
         positions, memory_positions = (
             None if given is None else given.long() for given in (layout.positions, layout.memory_positions)
         )
@@ -164,7 +157,7 @@ class SyntheticAttention(TokenMixer):
         if memory is None:
             return query, query
         if isinstance(memory, ProjectedMemory):
-            # The values of a head stand in for tokens that are no longer there: only their number counts.
+            # The values of one head stand for the tokens, of which only the number counts.
             return query, Tokens(memory.values.select(1, 0), memory_positions, memory.keys)
         return query, Tokens(memory, memory_positions)
 
@@ -174,7 +167,7 @@ class SyntheticAttention(TokenMixer):
         return LazyValues(memory, self.value, self.num_heads, self.head_dim)
 
     def _constant(self, query: Tokens, source: Tokens) -> Constant | None:
-        """Return how to build the logits where they depend on no input and start at position 0."""
+        """Return logits that depend on no input and start at position 0, or None if these do not."""
         placed = query.positions is not None or query.start > 0 or source.positions is not None
         if placed or not self.synthesizer.input_independent:
             return None

@@ -1,4 +1,4 @@
-"""The interface of every layer that mixes tokens, and the inputs that all of them share."""
+"""The interface of all layers that mix tokens, and the inputs that they share."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -15,22 +15,16 @@ class ProjectedMemory(NamedTuple):
     """The keys and values of tokens to attend to. Decoding keeps these in place of the tokens."""
 
     keys: Float[Tensor, "batch heads k key"] | None
-    """None where no dot product reads the tokens."""
+    """None if the layer needs no keys, because it has no dot product."""
     values: Float[Tensor, "batch heads k width"]
 
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """Padding, masks and positions of the tokens of one attention, handed down from a model to its layers.
+    """Padding, masks and positions of one attention, which a model hands to its layers.
 
-    Attributes:
-        key_padding_mask: True = ignore this key; None where nothing is padding.
-        attn_mask: True = may not attend, or floats that are added to the logits.
-        is_causal: query i attends to the keys 0..offset + i.
-        positions: positions of the queries; None for offset, offset + 1, ...
-        memory_positions: positions of the keys; None for 0, 1, ...
-        offset: the number of tokens before the queries.
-        beams: the number of examples in a row that attend to the same keys, which are there once for them.
+    The fields are arguments of :meth:`TokenMixer.forward`, except ``beams``: that many neighbouring examples attend to
+    the same keys, which are stored once.
     """
 
     key_padding_mask: Bool[Tensor, "batch k"] | None = None
@@ -42,7 +36,7 @@ class TokenLayout:
     beams: int = 1
 
     def to(self, device: torch.device, non_blocking: bool = False) -> "TokenLayout":
-        """Move all tensors, as accelerate asks for where the layers of a model are on several devices."""
+        """Move all tensors to a device. accelerate calls this for a model on several devices."""
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         moved = {name: value.to(device, non_blocking=non_blocking) for name, value in tensors.items()}
         return replace(self, **moved)
@@ -55,14 +49,14 @@ class TokenLayout:
 
 
 class TokenMixer(nn.Module):
-    """A layer that mixes tokens, in the place of self-attention in a block.
+    """A layer that mixes tokens, such as self-attention.
 
     Attributes:
         d_model: width of the input and the output.
         num_heads: number of heads.
-        key_width: width of the keys in projected memory, 0 where the layer needs none.
+        key_width: width of the keys in projected memory, 0 if the layer needs none.
         value_width: width of the values in projected memory.
-        takes_position_bias: True if the layer has logits that a position bias can be added to.
+        takes_position_bias: True if a position bias can be added to the logits of the layer.
         can_be_causal: True if the layer can leave out the tokens after each query.
     """
 
@@ -94,11 +88,11 @@ class TokenMixer(nn.Module):
         plain: bool = False,
         need_weights: bool = False,
     ) -> Float[Tensor, "batch q d_model"] | tuple[Float[Tensor, "batch q d_model"], Float[Tensor, "batch heads q k"]]:
-        """Mix the tokens of ``x`` with each other, or with those of ``memory``.
+        """Mix the tokens of ``x`` with each other, or with the tokens of ``memory``.
 
         Args:
             x: queries.
-            memory: what to attend to, ``x`` unless given: tokens, or the result of ``project_memory``.
+            memory: tokens to attend to, or the result of ``project_memory`` for them; ``x`` unless given.
             key_padding_mask: True = ignore this key.
             attn_mask: bool, True = may not attend, or float, added to the logits; ``(q, k)``,
                 ``(batch * heads, q, k)`` or ``(batch, 1 or heads, q, k)``.
@@ -106,14 +100,14 @@ class TokenMixer(nn.Module):
             positions: positions of the tokens of ``x``, offset, offset + 1, ... unless given: ``(q,)`` or
                 ``(batch, q)``.
             memory_positions: positions of the tokens of ``memory``, from 0 on unless given.
-            offset: the number of tokens before ``x``, for decoding with a memory of what was decoded so far.
-            layout: all of the above in one object, in place of the single arguments.
+            offset: the number of tokens before ``x``, in decoding with a memory of all tokens so far.
+            layout: all masks and positions in one object, in place of the single arguments.
             position_bias: added to the logits, ``(heads, q, k)`` or ``(batch, heads, q, k)``; all axes but the last may
                 be 1.
-            plain: compute the weights and multiply, in place of faster ways to the same result.
+            plain: compute all weights and multiply them with the values; otherwise the fastest backend is used.
             need_weights: also return the attention weights (before dropout).
 
-        Rows that keep no key give zeros (then the output projection's bias).
+        A row without keys gives zeros, to which the output projection adds its bias.
         """
         if layout is None:
             if memory is None and memory_positions is not None:
@@ -126,22 +120,22 @@ class TokenMixer(nn.Module):
 
     def mix_tokens(
         self,
-        x: Float[Tensor, "batch q d_model"],
-        memory: Float[Tensor, "batch k d_model"] | ProjectedMemory | None,
+        x: Tensor,
+        memory: Tensor | ProjectedMemory | None,
         layout: TokenLayout,
-        position_bias: Float[Tensor, "*examples #heads #q k"] | None,
+        position_bias: Tensor | None,
         plain: bool,
         need_weights: bool,
     ) -> Any:
-        """Do the work of ``forward``, whose arguments these are, after all checks that layers share."""
+        """Compute ``forward``, with the same arguments, after the checks that all layers share."""
         raise NotImplementedError
 
     def project_memory(self, memory: Float[Tensor, "batch k d_model"]) -> ProjectedMemory:
-        """Project tokens that will be attended to; ``forward`` takes the result as its ``memory``."""
+        """Project tokens to attend to. ``forward`` takes the result as its ``memory``."""
         raise NotImplementedError
 
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
-        """Change the longest input, keeping what was learned."""
+        """Change the longest input and keep what was learned."""
         raise NotImplementedError
 
     def _check(self, x: Tensor, memory: Tensor | ProjectedMemory | None, layout: TokenLayout) -> None:

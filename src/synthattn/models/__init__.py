@@ -1,4 +1,4 @@
-"""Transformers on any token mixer, as Hugging Face models. Importing this registers them with the Auto classes."""
+"""Hugging Face models with any token mixer. Importing this module registers them with the Auto classes."""
 
 from synthattn.models import presets
 from synthattn.models.compat import (
@@ -25,7 +25,7 @@ AutoModelForSeq2SeqLM.register(SynthesizerConfig, SynthesizerForConditionalGener
 AutoModelForCausalLM.register(SynthesizerConfig, SynthesizerForCausalLM, exist_ok=True)
 AutoModelForMaskedLM.register(SynthesizerConfig, SynthesizerForMaskedLM, exist_ok=True)
 AutoModelForSequenceClassification.register(SynthesizerConfig, SynthesizerForSequenceClassification, exist_ok=True)
-# By this table the Trainer knows that it must shift the labels itself when it smoothes them.
+# The Trainer reads this table to decide whether it must shift the labels for label smoothing.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[SynthesizerConfig.model_type] = SynthesizerForCausalLM.__name__
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""From a configuration to the parts of a model."""
+"""Build the parts of a model from its configuration."""
 
 from functools import partial
 
@@ -21,11 +21,12 @@ RESIDUALS = {"pre": PreNorm, "post": PostNorm}
 
 
 def encoder(config: SynthesizerConfig) -> Stack:
+    """Build an encoder."""
     return _stack(config, config.layer_specs("encoder"), None, causal=False)
 
 
 def decoder(config: SynthesizerConfig) -> Stack:
-    """A decoder: it attends to an encoder if the model has one."""
+    """Build a decoder, which attends to an encoder if the model has one."""
     cross = config.layer_specs("cross") if config.is_encoder_decoder else None
     return _stack(config, config.layer_specs("decoder"), cross, causal=True)
 
@@ -106,7 +107,7 @@ def _positions(config: SynthesizerConfig) -> SinusoidalPositions | LearnedPositi
 
 
 def _relative(config: SynthesizerConfig, blocks: list[Block], causal: bool) -> dict[int, RelativeSynthesizer]:
-    """One table for all layers that have the same number of heads, none that nobody would read."""
+    """Build one table of position biases for each number of heads among the layers that read it."""
     if config.positions != "relative":
         return {}
     term = Relative(config.relative_buckets, config.relative_distance, bidirectional=not causal)

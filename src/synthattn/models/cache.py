@@ -1,4 +1,4 @@
-"""The decoding cache: values for every layer, keys only where a dot product will look at them."""
+"""The decoding cache: values for every layer, keys only for layers with a dot product."""
 
 from typing import Any
 
@@ -9,44 +9,44 @@ from synthattn.models.compat import Cache, CacheLayerMixin, DynamicCache, Dynami
 from synthattn.tracing import is_tracing
 
 
-class Room:
-    """Memory with room for tokens to come: appending to a tensor copies the new tokens alone, until it is full.
+class GrowableTensor:
+    """Append to a tensor without copying it, in memory that has space for more tokens.
 
-    The tensor is the caller's. Where it is no longer what was returned last (somebody has cut it, or put another in
-    its place), it moves to new memory, so that what was cut off, and others may still look at, is not overwritten.
-    (Beams have no such luxury: two memories take turns.)
+    The caller holds the tensor. If it is no longer what was returned last, because it was cut or replaced, it moves to
+    new memory: what was cut off may still be in use and is not overwritten. Beam search reorders after every token and
+    copies between two memories in turn.
     """
 
     def __init__(self) -> None:
         self.memory: Tensor | None = None
-        self.spare: Tensor | None = None
+        self.other_memory: Tensor | None = None
         self.used = 0
 
     def append(self, old: Tensor | None, new: Tensor) -> Tensor:
-        """``torch.cat([old, new], dim=-2)``."""
+        """Return ``torch.cat([old, new], dim=-2)``."""
         if old is None:
             return new
         alike = (old.dtype, old.device, old.shape[:-2]) == (new.dtype, new.device, new.shape[:-2])
-        # Where gradients are recorded, what was returned may be needed as it was.
+        # A backward pass may need the tensor as it was returned.
         if torch.is_grad_enabled() or not alike or is_tracing(new):
             return torch.cat([old, new], dim=-2)
         total = old.shape[-2] + new.shape[-2]
         if not self._holds(old) or self.memory is None or self.memory.shape[-2] < total:
-            self.memory, self.spare = _room_for(old, total + max(LEAST_ROOM, total // 2)), None
+            self.memory, self.other_memory = _allocate(old, total + max(LEAST_FREE_TOKENS, total // 2)), None
             self.memory.narrow(-2, 0, old.shape[-2]).copy_(old)
         self.memory.narrow(-2, old.shape[-2], new.shape[-2]).copy_(new)
         self.used = total
         return self.memory.narrow(-2, 0, total)
 
     def select(self, old: Tensor, index: Tensor) -> Tensor:
-        """``old.index_select(0, index)``, into memory that has as much room."""
+        """Return ``old.index_select(0, index)``, in memory that has as much space."""
         if not self._holds(old) or self.memory is None or len(index) != len(old):
             return old.index_select(0, index)
         # Beams are re-ordered after every token.
-        target = torch.empty_like(self.memory) if self.spare is None else self.spare
+        target = torch.empty_like(self.memory) if self.other_memory is None else self.other_memory
         chosen = target[..., : self.used, :]
         torch.index_select(old, 0, index, out=chosen)
-        self.memory, self.spare = target, self.memory
+        self.memory, self.other_memory = target, self.memory
         return chosen
 
     def _holds(self, tensor: Tensor) -> bool:
@@ -57,21 +57,21 @@ class Room:
             and tensor.shape[-2] == self.used
             and tensor.shape[:-2] == memory.shape[:-2]
             and tensor.dtype == memory.dtype
-            # What inference mode made must not be written to outside of it.
+            # An inference tensor cannot be written to outside of inference mode.
             and (torch.is_inference_mode_enabled() or not memory.is_inference())
         )
 
 
-LEAST_ROOM = 64
-"""Tokens."""
+LEAST_FREE_TOKENS = 64
+"""Tokens that new memory has space for, beyond those that it is made for."""
 
 
-def _room_for(tensor: Tensor, length: int) -> Tensor:
+def _allocate(tensor: Tensor, length: int) -> Tensor:
     return tensor.new_empty(*tensor.shape[:-2], length, tensor.shape[-1])
 
 
-class _Placed(CacheLayerMixin):
-    """Knows where its tokens stand, where they are not at 0, 1, ..., or not in all examples alike."""
+class _PositionedLayer(CacheLayerMixin):
+    """A cache layer that also keeps the positions of its tokens; None for 0, 1, ... in all examples."""
 
     positions: Tensor | None = None
 
@@ -98,18 +98,18 @@ class _Placed(CacheLayerMixin):
 
 
 class _KeysAndValues(DynamicLayer):
-    """What transformers' ``DynamicLayer`` is, without copying everything for every token."""
+    """A ``DynamicLayer`` of transformers that does not copy its tensors for every token."""
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         super().lazy_initialization(key_states, value_states)
         self.keys = self.values = None
-        self.rooms = Room(), Room()
+        self.growable = GrowableTensor(), GrowableTensor()
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        self.keys = self.rooms[0].append(self.keys, key_states)
-        self.values = self.rooms[1].append(self.values, value_states)
+        self.keys = self.growable[0].append(self.keys, key_states)
+        self.values = self.growable[1].append(self.values, value_states)
         return self.keys, self.values
 
     def get_seq_length(self) -> int:
@@ -117,17 +117,17 @@ class _KeysAndValues(DynamicLayer):
 
     def reset(self) -> None:
         super().reset()
-        self.rooms = Room(), Room()
+        self.growable = GrowableTensor(), GrowableTensor()
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         if self.keys is not None and self.values is not None:
             index = beam_idx.to(self.keys.device)
-            self.keys = self.rooms[0].select(self.keys, index)
-            self.values = self.rooms[1].select(self.values, index)
+            self.keys = self.growable[0].select(self.keys, index)
+            self.values = self.growable[1].select(self.values, index)
 
 
 class _ValuesOnly(CacheLayerMixin):
-    """The same without keys: half the memory."""
+    """A cache layer without keys, which takes half of the memory."""
 
     is_croppable = True
     is_sliding = False
@@ -136,7 +136,7 @@ class _ValuesOnly(CacheLayerMixin):
 
     def lazy_initialization(self, key_states: Tensor | None, value_states: Tensor) -> None:
         self.dtype, self.device = value_states.dtype, value_states.device
-        self.room = Room()
+        self.growable = GrowableTensor()
         self.is_initialized = True
 
     def update(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -144,7 +144,7 @@ class _ValuesOnly(CacheLayerMixin):
     ) -> tuple[Tensor | None, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        self.values = self.room.append(self.values, value_states)
+        self.values = self.growable.append(self.values, value_states)
         return None, self.values
 
     def get_seq_length(self) -> int:
@@ -158,7 +158,7 @@ class _ValuesOnly(CacheLayerMixin):
 
     def reset(self) -> None:
         self.values = None
-        self.room = Room()
+        self.growable = GrowableTensor()
         self.is_initialized = False
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -169,7 +169,7 @@ class _ValuesOnly(CacheLayerMixin):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         if self.values is not None:
-            self.values = self.room.select(self.values, beam_idx.to(self.values.device))
+            self.values = self.growable.select(self.values, beam_idx.to(self.values.device))
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         if self.values is not None:
@@ -188,16 +188,16 @@ class _ValuesOnly(CacheLayerMixin):
             self.values = self.values.to(self.device, non_blocking=True)
 
 
-class KeysAndValuesLayer(_Placed, _KeysAndValues):
+class KeysAndValuesLayer(_PositionedLayer, _KeysAndValues):
     pass
 
 
-class ValuesOnlyLayer(_Placed, _ValuesOnly):
+class ValuesOnlyLayer(_PositionedLayer, _ValuesOnly):
     pass
 
 
 class _SharedByBeams(CacheLayerMixin):
-    """Of an encoder's output: all beams of an example have the same, so that their order does not matter."""
+    """A cache layer for an encoder's output, which all beams of an example share, so that their order has no effect."""
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         pass
@@ -212,12 +212,12 @@ class SourceValuesLayer(_SharedByBeams, ValuesOnlyLayer):
 
 
 def new_cache(keeps_keys: list[bool]) -> DynamicCache:
-    """A cache for layers that keep keys, or not."""
-    return adapted(DynamicCache(), keeps_keys)
+    """Return an empty cache. ``keeps_keys`` says for each layer whether it keeps keys."""
+    return fit_layers(DynamicCache(), keeps_keys)
 
 
 class BeamSearchCache(EncoderDecoderCache):
-    """For a decoder with an encoder, whose output is the same for all beams of an example, and kept once for them."""
+    """A cache for beam search with an encoder, whose output is kept once for all beams of an example."""
 
     def __init__(self, own: list[bool], cross: list[bool], beams: int) -> None:
         source = [SourceLayer() if keys else SourceValuesLayer() for keys in cross]
@@ -237,8 +237,8 @@ class BeamSearchCache(EncoderDecoderCache):
         self.beams = 1
 
 
-def adapted(cache: DynamicCache, keeps_keys: list[bool]) -> DynamicCache:
-    """An empty cache, such as a user's ``DynamicCache()``, made to fit the layers; one that fits is left as it is."""
+def fit_layers(cache: DynamicCache, keeps_keys: list[bool]) -> DynamicCache:
+    """Give an empty cache, such as a user's ``DynamicCache()``, the layers that a model needs."""
     wanted = [KeysAndValuesLayer if keys else ValuesOnlyLayer for keys in keeps_keys]
     if cache.get_seq_length() > 0 or _are(cache.layers, wanted):
         return cache
@@ -255,14 +255,14 @@ def _with_layers(cache: DynamicCache, layers: list[Any]) -> DynamicCache:
     return cache
 
 
-def placed_layer(cache: Cache | None) -> Any:
-    """The layer that knows where the tokens of a decoder stand: the first of those for its attention to itself."""
+def layer_with_positions(cache: Cache | None) -> Any:
+    """Return the cache layer that keeps the positions of a decoder's tokens: the first layer of self-attention."""
     own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
     return own.layers[0] if own is not None and own.layers else None
 
 
 def decoder_cache(cache: Cache | None, own: list[bool], cross: list[bool]) -> Cache:
-    """The cache to decode with: the one given, or a new one. ``cross`` is empty in a decoder without an encoder."""
+    """Return the cache given, or a new one. ``cross`` is empty for a decoder without an encoder."""
     if cache is None:
         return EncoderDecoderCache(new_cache(own), new_cache(cross)) if cross else new_cache(own)
     if isinstance(cache, EncoderDecoderCache) and cross:
@@ -277,5 +277,5 @@ def decoder_cache(cache: Cache | None, own: list[bool], cross: list[bool]) -> Ca
             raise ValueError(f"past_key_values must hold DynamicCache, got {type(part).__name__}")
         if part.offloading:
             raise ValueError("past_key_values must not be offloaded; leave offloading out")
-        adapted(part, keeps_keys)
+        fit_layers(part, keeps_keys)
     return cache

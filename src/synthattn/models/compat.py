@@ -1,4 +1,4 @@
-"""All that synthattn takes from transformers, whose names and signatures move from release to release."""
+"""Imports from transformers, whose names and signatures change between releases."""
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError

@@ -1,4 +1,4 @@
-"""``SynthesizerConfig``: one configuration for all models; which of its two stacks is used, the model class decides."""
+"""The configuration of all models. The class of a model decides which of the two stacks it uses."""
 
 import dataclasses
 import math
@@ -20,54 +20,55 @@ Attention = str | list[str]
 Number = float | int
 
 LARGEST = 2**31 - 1
-"""The largest whole number in a configuration; no size of a model comes near it."""
+"""Largest whole number in a configuration. Sizes of models are far smaller."""
 MOST_CLASSES = 1_000_000
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
-@no_type_check  # its constructor takes more than its fields; @strict has its own checks
+@no_type_check  # its constructor takes more than its fields, and @strict has its own checks
 @strict
 class SynthesizerConfig(PreTrainedConfig):
-    """Sizes and parts of a model. :mod:`synthattn.models.presets` has those of the paper.
+    """Sizes and parts of a model. :mod:`synthattn.models.presets` has the configurations of the paper.
 
     Args:
         vocab_size: number of tokens.
         d_model: width of the token vectors.
         num_heads: heads of every attention.
         head_dim: width of a head, ``d_model // num_heads`` unless given.
-        synthetic_heads: heads of the self-attention layers that are not purely ``vanilla``, where they differ.
-        synthetic_head_dim: width of these.
+        synthetic_heads: heads of self-attention layers that are not purely ``vanilla``, ``num_heads`` unless given.
+        synthetic_head_dim: width of these heads, ``head_dim`` unless given.
         d_ff: width of the feed-forward layer.
         encoder_layers: number of layers in the encoder.
         decoder_layers: number of layers in the decoder.
         encoder_attention: a spec for all layers, or one for each: ``"random+vanilla"``, ``["dense", "vanilla"]``,
             ``"lightconv(kernel=9)"``.
-        decoder_attention: the same for the decoder's attention to itself.
-        cross_attention: the same for the decoder's attention to the encoder.
-        mix: how mixtures weigh their terms: ``"softmax"``, ``"sum"`` or ``"sigmoid"``.
+        decoder_attention: specs of the decoder's attention to itself.
+        cross_attention: specs of the decoder's attention to the encoder.
+        mix: weights of the terms of mixtures: ``"softmax"``, ``"sum"`` or ``"sigmoid"``.
         max_position_embeddings: the longest input, the paper's N.
         positions: ``"sinusoidal"`` or ``"learned"`` vectors added to the tokens, ``"relative"`` (T5's bias, one table
             for all layers of a stack) or ``"none"``.
         relative_buckets: buckets of the relative bias.
-        relative_distance: distance from which on all share a bucket.
+        relative_distance: distance from which all distances share a bucket.
         norm: ``"layernorm"`` or ``"rmsnorm"``.
         norm_position: ``"pre"``, before each part of a layer and after the last, or ``"post"``, after each.
         norm_eps: added to the variance.
         activation: ``"relu"``, ``"gelu"``, ``"silu"``, or gated: ``"gated-relu"``, ``"gated-gelu"``, ``"gated-silu"``.
         attention_bias: biases in the projections of attention.
         feed_forward_bias: biases in the feed-forward layer.
-        dropout: after the embedding, after each part of a layer, and at the end of a stack, as in T5.
-        attention_dropout: of attention weights.
-        activation_dropout: inside the feed-forward layer.
-        classifier_dropout: before the classifier.
+        dropout: dropout after the embedding, after each sublayer, and at the end of a stack, as in T5.
+        attention_dropout: dropout of attention weights.
+        activation_dropout: dropout inside the feed-forward layer.
+        classifier_dropout: dropout before the classifier.
         scale_embedding: multiply token vectors by sqrt(d_model), as Tensor2Tensor does.
-        scale_logits: multiply by 1 / sqrt(d_model) before the output matrix, as T5 does where it is the embedding.
-        initializer: of linear maps: ``"xavier"`` (uniform) or ``"fan_in"`` (normal with variance 1 / inputs, T5).
-        share_layers: use the same layer at every depth, as the Universal Transformer does, with a signal of the depth.
-        halting: with ``share_layers``, let every token decide after how many steps it stops (ACT).
+        scale_logits: multiply by 1 / sqrt(d_model) before the output matrix, as T5 does if that is the embedding.
+        initializer: initial weights of linear maps: ``"xavier"`` (uniform) or ``"fan_in"`` (T5: normal, variance
+            1 / inputs).
+        share_layers: use one layer at every depth and add a signal for the depth, as the Universal Transformer does.
+        halting: with ``share_layers``, let every token decide when it stops (ACT).
         halting_threshold: probability at which a token stops.
         ponder_weight: weight of the number of steps in the loss, in evaluation too.
-        classifier_pooling: what is classified: the ``"mean"`` of the token vectors, or the ``"first"`` one.
+        classifier_pooling: classify the ``"mean"`` of the token vectors, or the ``"first"`` one.
     """
 
     model_type = "synthesizer"
@@ -131,7 +132,7 @@ class SynthesizerConfig(PreTrainedConfig):
 
     @property
     def num_hidden_layers(self) -> int:
-        """Of the decoder, or of an encoder alone; setting it sets that of both."""
+        """Number of layers of the decoder, or of an encoder alone. Setting it changes both stacks."""
         return self.decoder_layers if self.is_decoder or self.is_encoder_decoder else self.encoder_layers
 
     @num_hidden_layers.setter
@@ -139,10 +140,10 @@ class SynthesizerConfig(PreTrainedConfig):
         self.encoder_layers = self.decoder_layers = layers
 
     def validate_output_attentions(self) -> None:
-        """Unlike in other models, attention weights can be had from every implementation."""
+        """Accept ``output_attentions`` with every implementation of attention, unlike other models."""
 
     def layer_specs(self, stack: Literal["encoder", "decoder", "cross"]) -> list[str]:
-        """The attention of each layer."""
+        """Return the spec of each layer's attention."""
         attention: Attention = getattr(self, f"{stack}_attention")
         layers = self.encoder_layers if stack == "encoder" else self.decoder_layers
         return list(attention) if isinstance(attention, list) else [attention] * layers
@@ -208,7 +209,7 @@ def check_dtype(dtype: Any) -> None:
 
 
 def check_classes(names: Any, count: Any) -> None:
-    """Raise a ValueError unless ``id2label`` and ``num_labels`` can name classes; ``num_labels`` wins."""
+    """Raise a ValueError unless ``id2label`` and ``num_labels`` can name classes. ``num_labels`` takes precedence."""
     whole = hasattr(count, "__index__") and not isinstance(count, bool)
     if count is not None and not (whole and 0 <= int(count) <= MOST_CLASSES):
         raise ValueError(f"num_labels must be a whole number from 0 to {MOST_CLASSES:,}, got {count!r}")

@@ -1,4 +1,4 @@
-"""What a model costs, without making it: parameters by part, multiplications, and the memory that decoding needs."""
+"""Compute the costs of a model without its weights: parameters by part, multiplications, memory for decoding."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from synthattn.models.modeling import (
     SynthesizerPreTrainedModel,
 )
 from synthattn.models.presets import PRESETS
-from synthattn.models.size import shapes_alone
+from synthattn.models.size import on_meta_device
 from synthattn.models.stack import Stack
 
 MODELS: dict[str, type[SynthesizerPreTrainedModel]] = {
@@ -44,8 +44,8 @@ PARTS = [
 ]
 
 
-def find(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
-    """Return the configuration of a preset or a saved model, and the kind of model that it is for."""
+def find_model(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
+    """Return the configuration of a preset or a saved model, and its kind, a key of ``MODELS``."""
     if name in PRESETS:
         config = PRESETS[name](**({} if attention is None else {"attention": attention}))
         return config, "seq2seq" if config.encoder_layers else "causal-lm"
@@ -63,11 +63,11 @@ def find(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
 
 
 def describe(config: SynthesizerConfig, kind: str, length: int | None = None) -> dict[str, Any]:
-    """Return all figures of a model, computed from its shapes alone."""
+    """Return all figures of a model, computed from its shapes."""
     if kind not in MODELS:
         raise ValueError(f"unknown kind of model {kind!r}{suggestion(kind, MODELS)}")
     length = config.max_position_embeddings if length is None else length
-    with shapes_alone():
+    with on_meta_device():
         model = MODELS[kind](config)
         flops = _flops(model.eval(), length)
     stacks = {name: stack for name in ("encoder", "decoder") if (stack := _stack(model, name)) is not None}
@@ -94,7 +94,7 @@ def _short(specs: list[str]) -> str | list[str]:
 
 
 def _parameters(model: nn.Module) -> dict[str, int]:
-    """Parameters by part; shared ones count once, at the first place that has them."""
+    """Count parameters by part. Shared parameters count once, in the first part that has them."""
     parts = dict.fromkeys(PARTS, 0)
     for name, parameter in model.named_parameters():
         parts[_part(name)] += parameter.numel()
@@ -119,7 +119,7 @@ def _part(name: str) -> str:
 
 
 def _flops(model: SynthesizerPreTrainedModel, length: int) -> int:
-    """Operations of the matrix products in one forward pass over one example, two for each multiplication."""
+    """Count operations of the matrix products in a forward pass over one example, two per multiplication."""
     tokens = torch.zeros(1, length, dtype=torch.long)
     inputs = {"decoder_input_ids": tokens} if model.config.is_encoder_decoder else {}
     caching = {"use_cache": False} if _stack(model, "decoder") is not None else {}
@@ -129,19 +129,19 @@ def _flops(model: SynthesizerPreTrainedModel, length: int) -> int:
 
 
 def _cache(decoder: Stack | None, config: SynthesizerConfig) -> dict[str, Any] | None:
-    """Bytes that decoding keeps, for each token decoded, and for each token of the encoder."""
+    """Count the bytes that decoding keeps for each token decoded and for each token of the encoder."""
     if decoder is None:
         return None
     dtype = config.dtype if isinstance(config.dtype, torch.dtype) else torch.float32
     token = torch.empty(1, 1, config.d_model, device="meta")
 
-    def kept(mixers: list[Any]) -> int:
-        found = [part for mixer in mixers for part in mixer.project_memory(token) if part is not None]
-        return sum(part.numel() for part in found) * dtype.itemsize
+    def size(mixers: list[Any]) -> int:
+        tensors = [tensor for mixer in mixers for tensor in mixer.project_memory(token) if tensor is not None]
+        return sum(tensor.numel() for tensor in tensors) * dtype.itemsize
 
     cross = [block.cross_attention for block in decoder.layers if block.cross_attention is not None]
     return {
         "dtype": str(dtype).removeprefix("torch."),
-        "bytes_per_token": kept([block.attention for block in decoder.layers]),
-        "bytes_per_encoder_token": kept(cross),
+        "bytes_per_token": size([block.attention for block in decoder.layers]),
+        "bytes_per_encoder_token": size(cross),
     }

@@ -1,7 +1,7 @@
-"""Check the files of a saved model before anything is made of them.
+"""Check the files of a saved model before loading it.
 
-A folder may be cut off, damaged, edited or written by another program. What can be known from ``config.json`` and from
-the headers of the weights is checked here; every mistake is a ``ValueError`` of one line that names the file.
+A folder may be incomplete, damaged, edited or written by another program. This module checks ``config.json`` and the
+headers of the weights. Every mistake is a ``ValueError`` of one line that names the file.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ CONFIGURATION, GENERATION = "config.json", "generation_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 OWN = set(SynthesizerConfig.__annotations__)
-"""Fields that every ``config.json`` of ours states. One that is missing would silently get a default."""
+"""Fields that every saved ``config.json`` has. A missing field would silently get its default."""
 
 
 @dataclasses.dataclass
 class _Inherited:
-    """Fields of a configuration that transformers adds to ours, without checking their types."""
+    """Fields that transformers adds to a configuration without checking their types."""
 
     architectures: list[str] | None = None
     auto_map: dict[str, Any] | None = None
@@ -57,7 +57,7 @@ NUMBERS = (
 )
 """Fields of ``generation_config.json`` whose type transformers does not check."""
 SHOWN = 3
-"""Names of tensors in a message."""
+"""Number of names in a message."""
 
 
 def read_configuration(folder: Path) -> SynthesizerConfig:
@@ -84,28 +84,28 @@ def read_configuration(folder: Path) -> SynthesizerConfig:
     _check_names(file, saved.get("id2label"), saved.get("num_labels"))
     missing = sorted(OWN - set(saved))
     if missing:
-        raise ValueError(f"{file} lacks {_some(missing)}; copy it again, or write what the model was made with")
+        raise ValueError(f"{file} lacks {_first_names(missing)}; copy it again, or write what the model was made with")
     return config
 
 
 def _check_names(file: Path, names: Any, count: Any) -> None:
-    """Refuse names of classes that are no texts, or are not as many as the file says."""
+    """Raise a ValueError unless names of classes are texts, as many as the file says."""
     if names is not None and not all(isinstance(name, str) for name in names.values()):
         raise ValueError(f"{file}: id2label must have texts for names, got {list(names.values())!r:.80}")
     if names is not None and count is not None and count != len(names):
         raise ValueError(f"{file}: num_labels is {count}, but id2label names {len(names)} classes; delete one of them")
 
 
-class Stored(NamedTuple):
-    """A tensor in a file of weights."""
+class TensorHeader(NamedTuple):
+    """Shape and dtype of a tensor in a file of weights."""
 
     file: Path
     shape: tuple[int, ...]
     dtype: str
-    """In the spelling of safetensors, such as ``F32``."""
+    """Name of the dtype in safetensors, such as ``F32``."""
 
 
-def stored_tensors(folder: Path) -> dict[str, Stored]:
+def read_headers(folder: Path) -> dict[str, TensorHeader]:
     """Read the names, shapes and dtypes of all weights in a folder from the headers of its files."""
     if (folder / WEIGHTS).is_file():
         return _header(folder / WEIGHTS)
@@ -114,28 +114,28 @@ def stored_tensors(folder: Path) -> dict[str, Stored]:
     pickles = sorted(file.name for end in ("bin", "pt", "pth", "pkl", "ckpt") for file in folder.glob(f"*.{end}"))
     if pickles:
         raise ValueError(
-            f"{folder} holds no {WEIGHTS}, only {_some(pickles)}, which may contain code and is not read; save the "
-            "model as safetensors"
+            f"{folder} holds no {WEIGHTS}, only {_first_names(pickles)}, which may contain code and is not read; save "
+            "the model as safetensors"
         )
     raise ValueError(f"{folder} holds no {WEIGHTS}; copy the folder again, or train the model anew")
 
 
-def _header(file: Path) -> dict[str, Stored]:
+def _header(file: Path) -> dict[str, TensorHeader]:
     try:
         with safe_open(file, "pt") as opened:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (it is no dictionary)
-            return {name: Stored(file, tuple(one.get_shape()), one.get_dtype()) for name, one in slices.items()}
+            return {name: TensorHeader(file, tuple(one.get_shape()), one.get_dtype()) for name, one in slices.items()}
     except SafetensorError as error:
         reason = one_line(error)
         raise ValueError(f"{file} is cut off or damaged: {reason}; copy it again, or train the model anew") from error
 
 
-def _indexed(index: Path) -> dict[str, Stored]:
+def _indexed(index: Path) -> dict[str, TensorHeader]:
     found = read_json(index)
     places = found.get("weight_map") if isinstance(found, dict) else None
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise ValueError(f"{index} must have a weight_map from tensors to files; copy it again")
-    tensors: dict[str, Stored] = {}
+    tensors: dict[str, TensorHeader] = {}
     for name in sorted(set(places.values())):
         file = index.parent / name
         if Path(name).name != name or not file.is_file():
@@ -146,32 +146,32 @@ def _indexed(index: Path) -> dict[str, Stored]:
     wrong = sorted(name for name, place in places.items() if name not in tensors or tensors[name].file.name != place)
     if wrong or len(tensors) != len(places):
         wrong = wrong or sorted(set(tensors) - set(places))
-        raise ValueError(f"{index} is wrong about the file of {_some(wrong)}; copy the folder again")
+        raise ValueError(f"{index} is wrong about the file of {_first_names(wrong)}; copy the folder again")
     return tensors
 
 
 def check_weights(folder: Path, make: Callable[[], Any], config: SynthesizerConfig) -> None:
-    """Raise a ValueError unless the weights in a folder are those of a model: all of them and no others.
+    """Raise a ValueError unless a folder holds all weights of a model and no others.
 
     Args:
-        folder: of the model.
-        make: makes the model; it is called on the device ``meta``, where it takes no memory.
+        folder: the folder of the model.
+        make: makes the model, on the device ``meta``, where it takes no memory.
         config: the configuration of the model.
     """
-    stored = stored_tensors(folder)
+    stored = read_headers(folder)
     with torch.device("meta"):
         model = make()
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     tied = _tied(model) if config.tie_word_embeddings else {}
     missing = [name for name in wanted if name not in stored and tied.get(name, name) not in stored]
-    file = _holder(folder)
+    file = _weights_file(folder)
     way_out = "copy the folder again, or save the model anew"
     if missing:
-        raise ValueError(f"{file} lacks {_some(missing, len(wanted))}; {way_out}")
+        raise ValueError(f"{file} lacks {_first_names(missing, len(wanted))}; {way_out}")
     ignored = "|".join(model._keys_to_ignore_on_load_unexpected or ["(?!)"])
     unexpected = [name for name in stored if name not in wanted and not re.search(ignored, name)]
     if unexpected:
-        raise ValueError(f"{file} has {_some(unexpected)}, which a {type(model).__name__} lacks; {way_out}")
+        raise ValueError(f"{file} has {_first_names(unexpected)}, which a {type(model).__name__} lacks; {way_out}")
     for name, shape in wanted.items():
         if name in stored and stored[name].shape != shape:
             found = stored[name]
@@ -184,7 +184,7 @@ def check_weights(folder: Path, make: Callable[[], Any], config: SynthesizerConf
             raise ValueError(f"{file}: {name} is not {source}, which {CONFIGURATION} says it is; {way_out}")
 
 
-def _check_dtypes(tensors: Iterable[tuple[str, Stored]], model: Any, config: SynthesizerConfig) -> None:
+def _check_dtypes(tensors: Iterable[tuple[str, TensorHeader]], model: Any, config: SynthesizerConfig) -> None:
     made = {name: tensor.dtype for name, tensor in model.state_dict().items()}
     floating = config.dtype
     for name, one in tensors:
@@ -204,13 +204,13 @@ def _tied(model: Any) -> dict[str, str]:
     return dict(model._tied_weights_keys or {})
 
 
-def _equal(one: Stored, name: str, other: Stored, other_name: str) -> bool:
+def _equal(one: TensorHeader, name: str, other: TensorHeader, other_name: str) -> bool:
     with safe_open(one.file, "pt") as first, safe_open(other.file, "pt") as second:
         return torch.equal(first.get_tensor(name), second.get_tensor(other_name))
 
 
 def check_generation(folder: Path, config: SynthesizerConfig) -> None:
-    """Raise a ValueError if ``generation_config.json`` is there and cannot be used with the model."""
+    """Raise a ValueError if there is a ``generation_config.json`` that cannot be used with the model."""
     file = folder / GENERATION
     if not file.is_file():
         return
@@ -224,10 +224,12 @@ def check_generation(folder: Path, config: SynthesizerConfig) -> None:
                 raise ValueError(f"{file}: {name} must be a token below {config.vocab_size}, got {token!r:.60}")
         if name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float | None)):
             raise ValueError(f"{file}: {name} must be a number, got {value!r:.60}; delete it, or copy it again")
-    # Else texts would start or end in another way than in training.
+    # Otherwise texts would start or end in another way than in training.
     missing = [name for name in TOKENS if saved.get(name) is None and getattr(config, name) is not None]
     if missing:
-        raise ValueError(f"{file} lacks {_some(missing)}, which {CONFIGURATION} has; write them into it, or delete it")
+        raise ValueError(
+            f"{file} lacks {_first_names(missing)}, which {CONFIGURATION} has; write them into it, or delete it"
+        )
     if saved.get("num_return_sequences") not in (None, 1):
         raise ValueError(f"{file}: num_return_sequences must be 1: a text gets one answer")
     try:
@@ -236,12 +238,12 @@ def check_generation(folder: Path, config: SynthesizerConfig) -> None:
         raise ValueError(f"{file}: {one_line(error)}; delete it, or copy it again") from error
 
 
-def _holder(folder: Path) -> Path:
+def _weights_file(folder: Path) -> Path:
     return folder / (WEIGHTS if (folder / WEIGHTS).is_file() else INDEX)
 
 
-def _some(names: list[str], total: int | None = None) -> str:
-    """Return the first few names, and how many there are where there are more."""
+def _first_names(names: list[str], total: int | None = None) -> str:
+    """Return the first names, and the number of the others."""
     shown = ", ".join(name[:80] for name in names[:SHOWN])
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"{shown}{more}" + (f" ({len(names)} of {total} tensors)" if total else "")

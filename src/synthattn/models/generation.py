@@ -1,4 +1,4 @@
-"""``generate`` for models whose layers need not keep keys, and the length penalty of GNMT."""
+"""``generate`` with caches that keep keys only for some layers, and with the length penalty of GNMT."""
 
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from synthattn.models.stack import Stack
 class GnmtPenalty(float):
     """The exponent of a length penalty that divides scores by ``((5 + length) / 6) ** alpha`` (Wu et al. 2016).
 
-    Beam search divides by ``length ** length_penalty``; as the exponent, this object makes that the other formula.
+    Beam search divides by ``length ** length_penalty``. With this object as the exponent, Python computes the formula.
     """
 
     def __rpow__(self, length: float | int, modulo: None = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -18,16 +18,15 @@ class GnmtPenalty(float):
 
 
 class SynthesizerGenerationMixin(GenerationMixin):
-    """Caches keep keys only for the layers that look at them."""
+    """Generation with caches that keep keys only for layers that read them."""
 
     def generate(
         self, *args: Any, length_penalty_form: Literal["huggingface", "gnmt"] = "huggingface", **kwargs: Any
     ) -> Any:
-        """As ``GenerationMixin.generate``.
+        """Generate tokens, with the arguments of ``GenerationMixin.generate`` and a choice of the length penalty.
 
-        ``length_penalty_form`` is how beam search divides a score for ``length_penalty=alpha``: by ``length ** alpha``
-        as everywhere in transformers, or with ``"gnmt"`` by ``((5 + length) / 6) ** alpha``, as Tensor2Tensor did in
-        the paper's translation runs.
+        For ``length_penalty=alpha``, beam search divides a score by ``length ** alpha`` as in transformers, or with
+        ``length_penalty_form="gnmt"`` by ``((5 + length) / 6) ** alpha``, as in the paper's translation runs.
         """
         if length_penalty_form not in ("huggingface", "gnmt"):
             raise ValueError(f"length_penalty_form must be 'huggingface' or 'gnmt', got {length_penalty_form!r}")
@@ -45,7 +44,7 @@ class SynthesizerGenerationMixin(GenerationMixin):
         if kind not in (None, "dynamic"):
             raise ValueError(f"cache_implementation={kind!r} is not supported; leave it out, or give past_key_values")
         if self.training and self.is_gradient_checkpointing:  # pyright: ignore[reportAttributeAccessIssue]
-            # Checkpointed layers are not given the cache: each token would be decoded without those before it.
+            # Checkpointed layers get no cache: each token would be decoded without the earlier tokens.
             generation_config.use_cache = model_kwargs["use_cache"] = False
             model_kwargs.pop("past_key_values", None)
             return

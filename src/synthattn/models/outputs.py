@@ -1,4 +1,4 @@
-"""What the models return: transformers' classes, and the ponder cost of adaptive halting."""
+"""Outputs of the models: transformers' classes with the ponder cost of adaptive halting."""
 
 from dataclasses import dataclass
 from typing import no_type_check  # transformers annotates tensors of any type as FloatTensor
@@ -18,7 +18,7 @@ from synthattn.models.compat import (
 @no_type_check
 @dataclass
 class StackOutput(BaseModelOutputWithPastAndCrossAttentions):
-    """``ponder_cost``: with halting, how many steps a token took on average, and what was left of its probability."""
+    """Output of a stack. With halting, ``ponder_cost`` is the mean of a token's steps plus its remainder."""
 
     ponder_cost: Tensor | None = None
 

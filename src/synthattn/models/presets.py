@@ -1,7 +1,7 @@
-"""Configurations as functions: the sizes of the paper's runs, and smaller ones.
+"""Configurations of the paper's runs and smaller ones, each as a function.
 
-Each takes ``attention`` for both stacks, or ``encoder_attention`` and ``decoder_attention``, and any other field of
-``SynthesizerConfig`` to change: ``presets.tiny(vocab_size=53, attention="random")``.
+Every function takes ``attention`` for both stacks, or ``encoder_attention`` and ``decoder_attention``, and any other
+field of ``SynthesizerConfig`` to change: ``presets.tiny(vocab_size=53, attention="random")``.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from synthattn.messages import suggestion
 from synthattn.models.configuration import Attention, SynthesizerConfig
 
 KNOWN = {field.name for field in dataclasses.fields(SynthesizerConfig)}
-KNOWN |= {"num_labels", "attn_implementation", "output_attentions"}  # which transformers takes besides
+KNOWN |= {"num_labels", "attn_implementation", "output_attentions"}  # which transformers accepts in addition
 
 
 def _config(attention: Attention, changes: dict[str, Any], **fields: Any) -> SynthesizerConfig:
@@ -24,7 +24,7 @@ def _config(attention: Attention, changes: dict[str, Any], **fields: Any) -> Syn
 
 
 def tiny(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
-    """For tests: two narrow layers, no dropout."""
+    """Return a configuration for tests: two narrow layers, no dropout."""
     return _config(
         attention,
         changes,
@@ -47,7 +47,7 @@ SMALL = {"d_model": 128, "num_heads": 4, "d_ff": 512, "attention_dropout": 0.0, 
 
 
 def demo(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
-    """What two cores train in a minute."""
+    """Return a configuration that two cores train in a minute."""
     return _config(
         attention,
         changes,
@@ -60,7 +60,7 @@ def demo(attention: Attention = "random+vanilla", **changes: Any) -> Synthesizer
 
 
 def cpu(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
-    """What two cores train in minutes."""
+    """Return a configuration that two cores train in minutes."""
     return _config(
         attention,
         changes,
@@ -73,12 +73,12 @@ def cpu(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerC
 
 
 def transformer_base(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
-    """Tensor2Tensor's base model, as in the paper's translation runs: N = 256, its vocabulary for English-German."""
+    """Return Tensor2Tensor's base model, as in the paper's translation runs: N = 256, English-German vocabulary."""
     return _config(attention, changes, vocab_size=33_708, max_position_embeddings=256)
 
 
 def lm1b_base(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
-    """Tensor2Tensor's ``lmx_base``: a decoder whose output matrix is not its embedding; for ``ForCausalLM``."""
+    """Return Tensor2Tensor's ``lmx_base``, a decoder for ``ForCausalLM`` with untied embeddings."""
     return _config(
         attention, changes, vocab_size=32_000, max_position_embeddings=256, encoder_layers=0, tie_word_embeddings=False
     )
@@ -97,18 +97,20 @@ T5 = {
 
 
 def t5_small(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
-    """T5 1.0 small."""
+    """Return the configuration of T5 1.0 small."""
     return _config(attention, changes, **T5)
 
 
 def t5_base(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
-    """T5 1.0 base."""
+    """Return the configuration of T5 1.0 base."""
     return _config(attention, changes, **T5, d_model=768, num_heads=12, d_ff=3072, encoder_layers=12, decoder_layers=12)
 
 
 def c4_base(attention: Attention = "random+vanilla", **changes: Any) -> SynthesizerConfig:
-    """T5 base as the paper's C4 runs had it: Synthesizer layers have 8 heads of 128 and not 12 of 64, mixtures are
-    plain sums, and pre-training has no dropout."""
+    """Return T5 base as in the paper's C4 runs.
+
+    Synthesizer layers have 8 heads of 128 in place of 12 of 64, mixtures are plain sums, and there is no dropout.
+    """
     changes = {"synthetic_heads": 8, "synthetic_head_dim": 128, "mix": "sum"} | changes
     return t5_base(attention, **({"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0} | changes))
 

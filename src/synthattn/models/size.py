@@ -1,4 +1,4 @@
-"""Count the numbers in a model without making it, and refuse one that the memory cannot hold."""
+"""Count the parameters and buffers of a model without making it, and compare them with the memory."""
 
 import contextlib
 import copy
@@ -16,44 +16,44 @@ from synthattn.models.configuration import SynthesizerConfig
 from synthattn.saved_file import one_line
 
 MOST_LAYERS = 1_000
-"""Layers of a stack. Without their weights, so many are made in half a minute."""
+"""Most layers of a stack. Making them without weights takes half a minute."""
 CGROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Files in which Linux says how much memory a container may take."""
+"""Files in which Linux limits the memory of a container."""
 
 
 def check_size(config: SynthesizerConfig) -> None:
-    """Raise a ValueError if a model has too many layers, or its weights would take more memory than there is.
+    """Raise a ValueError if a model has too many layers, or if its weights exceed the memory.
 
-    On the device ``meta``, tensors take no memory, but layers take time.
+    On the device ``meta``, weights take no memory, but layers take time.
     """
     if max(config.encoder_layers, config.decoder_layers) > MOST_LAYERS:
-        raise ValueError(f"{described(config)}; at most {MOST_LAYERS:,} layers in a stack can be made")
-    there, needed = memory(), count(config) * torch.get_default_dtype().itemsize
-    if there is not None and needed > there and torch.get_default_device().type != "meta":
-        raise ValueError(f"{described(config)}, and there are {there / 1e9:,.1f} GB of memory; make it smaller")
+        raise ValueError(f"{size_in_words(config)}; at most {MOST_LAYERS:,} layers in a stack can be made")
+    limit, needed = memory_limit(), count_numbers(config) * torch.get_default_dtype().itemsize
+    if limit is not None and needed > limit and torch.get_default_device().type != "meta":
+        raise ValueError(f"{size_in_words(config)}, and there are {limit / 1e9:,.1f} GB of memory; make it smaller")
 
 
-def described(config: SynthesizerConfig) -> str:
-    """Return a phrase with the number of parameters of a model and the memory that they take."""
-    numbers = count(config)
+def size_in_words(config: SynthesizerConfig) -> str:
+    """Return a phrase with the number of parameters and buffers of a model and the memory that they take."""
+    numbers = count_numbers(config)
     size = numbers * torch.get_default_dtype().itemsize
     return f"a model of this configuration has {numbers:,} numbers, which take {size / 1e9:,.1f} GB"
 
 
-def count(config: SynthesizerConfig) -> int:
+def count_numbers(config: SynthesizerConfig) -> int:
     """Count the parameters and buffers of the stacks and the embedding that a configuration asks for.
 
-    Layers that are alike are made once, on the device ``meta``, whatever their number.
+    Equal layers are made once, on the device ``meta``.
     """
-    with shapes_alone():
+    with on_meta_device():
         stacks = [_stack(config, name) for name in _stacks(config)]
     embeddings = 1 if config.tie_word_embeddings else 2
     return sum(stacks) + embeddings * config.vocab_size * config.d_model
 
 
 @contextlib.contextmanager
-def shapes_alone() -> Iterator[None]:
-    """Make tensors without memory; those that no memory could hold are a ValueError of one line."""
+def on_meta_device() -> Iterator[None]:
+    """Make tensors without memory. Raise a ValueError of one line if sizes are too large for a tensor."""
     try:
         with torch.device("meta"):
             yield
@@ -63,8 +63,8 @@ def shapes_alone() -> Iterator[None]:
         raise ValueError(f"the sizes of this configuration are too large for a tensor: {one_line(error)}") from error
 
 
-def memory() -> int | None:
-    """Return how many bytes of memory this process can have; None where the system does not say."""
+def memory_limit() -> int | None:
+    """Return the bytes of memory that this process can have, or None if the system does not say."""
     limits = []
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -1,4 +1,4 @@
-"""A stack of layers: an encoder, or a decoder."""
+"""A stack of layers: an encoder or a decoder."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from synthattn.layers import TokenLayout
 from synthattn.layers.positions import LearnedPositions, SinusoidalPositions
 from synthattn.logits import Logits
 from synthattn.models.block import Block
-from synthattn.models.cache import placed_layer
+from synthattn.models.cache import layer_with_positions
 from synthattn.models.compat import Cache
 from synthattn.models.layout import cross_layout, relative_layout, token_layout
 from synthattn.models.outputs import StackOutput
@@ -19,19 +19,19 @@ from synthattn.synthesizers.base import Tokens
 from synthattn.synthesizers.relative import RelativeSynthesizer
 
 
-class Trace:
-    """Collects what the user asked to see on the way."""
+class OutputCollector:
+    """Collect hidden states and attention weights, if the user asked for them."""
 
     def __init__(self, hidden_states: bool, attentions: bool) -> None:
         self.hidden_states: list[Tensor] | None = [] if hidden_states else None
         self.attentions: list[Tensor] | None = [] if attentions else None
         self.cross_attentions: list[Tensor] | None = [] if attentions else None
 
-    def hidden(self, x: Tensor) -> None:
+    def add_hidden_state(self, x: Tensor) -> None:
         if self.hidden_states is not None:
             self.hidden_states.append(x)
 
-    def weights(self, own: Tensor | None, cross: Tensor | None) -> None:
+    def add_weights(self, own: Tensor | None, cross: Tensor | None) -> None:
         if self.attentions is not None and own is not None:
             self.attentions.append(own)
         if self.cross_attentions is not None and cross is not None:
@@ -39,12 +39,12 @@ class Trace:
 
 
 class Stack(nn.Module):
-    """Token vectors in, token vectors in context out.
+    """Transform token vectors by one layer after another.
 
     Args:
         blocks: the layers, from the first to the last.
-        positions: makes vectors of positions, None where the tokens carry none.
-        relative: T5's position bias by number of heads, shared by all layers that have that many.
+        positions: computes position embeddings; None to add none.
+        relative: T5's position bias for each number of heads, shared by all layers with so many heads.
         norm: applied at the end.
         dropout: applied at the start and at the end.
     """
@@ -66,12 +66,12 @@ class Stack(nn.Module):
 
     @property
     def layers(self) -> list[Block]:
-        """The layer at each depth."""
+        """Layer at each depth."""
         return [block for block in self.blocks if isinstance(block, Block)]
 
     @property
     def longest(self) -> int | None:
-        """The longest input, None where any length will do."""
+        """Longest input; None if there is no limit."""
         layers = [part for block in self.layers for part in (block.attention, block.cross_attention)]
         limits = [getattr(part, "max_length", None) for part in layers]
         limits += [len(self.positions.table)] if isinstance(self.positions, LearnedPositions) else []
@@ -80,12 +80,12 @@ class Stack(nn.Module):
 
     @property
     def keeps_keys(self) -> list[bool]:
-        """For each depth, whether decoding must keep keys."""
+        """True for each layer whose keys decoding must keep."""
         return [block.attention.reads_memory for block in self.layers]
 
     @property
     def cross_keeps_keys(self) -> list[bool]:
-        """The same for the attention to the encoder; empty where there is none."""
+        """True for each layer whose keys of the encoder decoding must keep; empty if there is no encoder."""
         return [block.cross_attention.reads_memory for block in self.layers if block.cross_attention is not None]
 
     def forward(
@@ -94,7 +94,7 @@ class Stack(nn.Module):
         *,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        memory: Float[Tensor, "batch source d_model"] | None = None,
+        memory: Float[Tensor, "batch k d_model"] | None = None,
         memory_mask: Tensor | None = None,
         past_key_values: Cache | None = None,
         plain: bool = False,
@@ -105,23 +105,23 @@ class Stack(nn.Module):
         if batch == 0 or length == 0:
             raise ValueError(f"the input holds no tokens: its shape is ({batch}, {length})")
         offset = 0 if past_key_values is None else past_key_values.get_seq_length()
-        # What earlier calls were told about positions must not be forgotten.
-        kept = placed_layer(past_key_values)
-        before = getattr(kept, "positions", None) if offset else None
-        own = token_layout(attention_mask, position_ids, batch, length, offset, before, longest=self.longest)
+        # The cache keeps the positions that earlier calls were given.
+        cached = layer_with_positions(past_key_values)
+        earlier = getattr(cached, "positions", None) if offset else None
+        own = token_layout(attention_mask, position_ids, batch, length, offset, earlier, longest=self.longest)
         own = replace(own, is_causal=self.layers[0].causal and own.attn_mask is None)
-        if kept is not None:
-            kept.positions = own.memory_positions
+        if cached is not None:
+            cached.positions = own.memory_positions
         other = None
         if memory is not None:
             beams = getattr(past_key_values, "beams", 1)
             if beams > 1:
                 memory, memory_mask = memory[::beams], None if memory_mask is None else memory_mask[::beams]
             source = memory.shape[1]
-            other = token_layout(memory_mask, None, memory.shape[0], source, 0, what="encoder_", longest=self.longest)
+            other = token_layout(memory_mask, None, memory.shape[0], source, 0, prefix="encoder_", longest=self.longest)
             other = cross_layout(own, other, length, beams, x.device)
         bias = {int(heads): self._bias(heads, x, own) for heads in self.relative}
-        trace = Trace(output_hidden_states, output_attentions)
+        collector = OutputCollector(output_hidden_states, output_attentions)
         layers = self.layers
 
         def run(x: Tensor, depth: int) -> Tensor:
@@ -137,39 +137,41 @@ class Stack(nn.Module):
                 plain=plain,
                 need_weights=output_attentions,
             )
-            trace.weights(weights, cross_weights)
+            collector.add_weights(weights, cross_weights)
             return x
 
         signal = None if self.positions is None else self.positions(own.query_positions(length, x.device), x.dtype)
-        x, ponder_cost = self.through(x, signal, own.key_padding_mask, run, trace, complete=past_key_values is not None)
+        x, ponder_cost = self.run_layers(
+            x, signal, own.key_padding_mask, run, collector, complete=past_key_values is not None
+        )
         last: Any = self.dropout(self.norm(x))
-        trace.hidden(last)
-        cross_attentions = trace.cross_attentions if any(b.cross_attention is not None for b in layers) else None
+        collector.add_hidden_state(last)
+        cross_attentions = collector.cross_attentions if any(b.cross_attention is not None for b in layers) else None
         return StackOutput(
             last_hidden_state=last,
             past_key_values=past_key_values,
-            hidden_states=_tuple(trace.hidden_states),
-            attentions=_tuple(trace.attentions),
+            hidden_states=_tuple(collector.hidden_states),
+            attentions=_tuple(collector.attentions),
             cross_attentions=_tuple(cross_attentions),
             ponder_cost=ponder_cost,
         )
 
-    def through(
+    def run_layers(
         self,
         x: Tensor,
         signal: Tensor | None,
         padding: Tensor | None,
         run: Callable[[Tensor, int], Tensor],
-        trace: Trace,
+        collector: OutputCollector,
         complete: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Pass the vectors through all depths: the result, and its ponder cost where there is one.
+        """Apply all layers. Return the result, and the ponder cost if there is adaptive halting.
 
-        ``signal`` says where the tokens stand; ``complete`` asks that no depth be left out, for the cache's sake.
+        ``signal`` holds position embeddings. If ``complete``, no layer is left out, so that a cache is filled.
         """
         x = self.dropout(x if signal is None else x + signal)
         for depth in range(len(self.blocks)):
-            trace.hidden(x)
+            collector.add_hidden_state(x)
             x = run(x, depth)
         return x, None
 
@@ -177,8 +179,8 @@ class Stack(nn.Module):
         self, heads: str, x: Float[Tensor, "batch length d_model"], own: TokenLayout
     ) -> Float[Tensor, "*batch heads q k"]:
         own = relative_layout(own)
-        total = x[:1, :1].expand(1, own.offset + x.shape[1], -1)  # of which only the length counts
-        # Called, so that whoever keeps its table elsewhere until it is needed can bring it.
+        total = x[:1, :1].expand(1, own.offset + x.shape[1], -1)  # only the length counts
+        # Called as a module, so that hooks can fetch a table that is kept elsewhere.
         query, memory = Tokens(x, own.positions, start=own.offset), Tokens(total, own.memory_positions)
         logits: Logits = self.relative[heads](query, memory)
         return logits.dense()

@@ -1,5 +1,4 @@
-"""The Universal Transformer (Dehghani et al. 2019): one layer applied again and again, for each token as often as it
-wants."""
+"""The Universal Transformer (Dehghani et al. 2019): one layer at every depth, with adaptive halting per token."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,17 +8,17 @@ from torch import Tensor, nn
 
 from synthattn.layers.positions import sinusoid
 from synthattn.models.block import Block
-from synthattn.models.stack import Stack, Trace
+from synthattn.models.stack import OutputCollector, Stack
 from synthattn.shapes import Bool, Float
 from synthattn.tracing import is_tracing
 
 
 class Halting(nn.Module):
-    """When a token stops: adaptive computation time (Graves 2016), as the paper's appendix lists it.
+    """Adaptive computation time (Graves 2016), as in the appendix of the paper.
 
-    In each step a token's probability of stopping grows by ``p = sigmoid(w x + b)``; once it exceeds the threshold,
-    the token stops and what was missing to one is its remainder. The result is interpolated: in each step the state
-    counts with weight p, or with the remainder in the last.
+    In each step, a token's probability of stopping grows by ``p = sigmoid(w x + b)``. Once it exceeds the threshold,
+    the token stops, and its remainder is one minus the probability before this step. In the result, the state after
+    each step has the weight p, or the remainder in the last step.
     """
 
     def __init__(self, d_model: int, threshold: float) -> None:
@@ -28,33 +27,33 @@ class Halting(nn.Module):
         self.unit = nn.Linear(d_model, 1)
 
     def reset_parameters(self) -> None:
-        # Positive, as in the authors' code: a token that has learned nothing yet stops soon.
+        # Positive, as in the authors' code: at the start of training, tokens stop early.
         nn.init.ones_(self.unit.bias)
 
-    def start(self, x: Tensor) -> "Progress":
+    def start(self, x: Tensor) -> "HaltingState":
         zero = x.new_zeros(x.shape[:-1])
-        return Progress(self, zero, zero, zero, torch.zeros_like(x))
+        return HaltingState(self, zero, zero, zero, torch.zeros_like(x))
 
 
-class Progress:
-    """How far each token is."""
+class HaltingState:
+    """Probability, remainder, number of steps and result of each token so far."""
 
     def __init__(self, halting: Halting, probability: Tensor, remainder: Tensor, steps: Tensor, result: Tensor) -> None:
         self.halting = halting
         self.probability, self.remainder, self.steps, self.result = probability, remainder, steps, result
 
     def decide(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length"]:
-        """The weight that the state after this step will have in the result."""
+        """Return the weight of the state after this step in the result."""
         p = self.halting.unit(x).squeeze(-1).sigmoid()
         running = self.probability < 1.0
-        would_be = self.probability + p * running
-        stops = running & (would_be > self.halting.threshold)
-        goes_on = running & ~stops
-        self.probability = self.probability + p * goes_on
+        reached = self.probability + p * running
+        stops = running & (reached > self.halting.threshold)
+        continues = running & ~stops
+        self.probability = self.probability + p * continues
         self.remainder = self.remainder + stops * (1.0 - self.probability)
         self.probability = self.probability + stops * self.remainder
         self.steps = self.steps + running
-        return p * goes_on + stops * self.remainder
+        return p * continues + stops * self.remainder
 
     def add(self, x: Tensor, weight: Tensor) -> None:
         self.result = x * weight.unsqueeze(-1) + self.result * (1.0 - weight.unsqueeze(-1))
@@ -63,20 +62,17 @@ class Progress:
         return bool((self.probability >= 1.0).all())
 
     def cost(self, padding: Bool[Tensor, "batch length"] | None) -> Float[Tensor, ""]:
-        """Steps and remainder, on average over the tokens."""
+        """Return the mean of steps plus remainder over all tokens."""
         cost = self.steps + self.remainder
         cost = cost.to(torch.promote_types(cost.dtype, torch.float32))  # half precision cannot count a batch's tokens
         if padding is None:
             return cost.mean()
-        kept = ~padding[:, -cost.shape[1] :]
-        return (cost * kept).sum() / kept.sum().clamp(min=1)
+        is_token = ~padding[:, -cost.shape[1] :]
+        return (cost * is_token).sum() / is_token.sum().clamp(min=1)
 
 
 class UniversalStack(Stack):
-    """A stack whose only block is the layer at every depth.
-
-    Before each step the tokens are told where they stand and how deep they are.
-    """
+    """A stack that applies one block at every depth. Embeddings of position and depth are added before each step."""
 
     def __init__(self, block: Block, depth: int, halting: Halting | None, **parts: Any) -> None:
         super().__init__([block], **parts)
@@ -87,28 +83,28 @@ class UniversalStack(Stack):
     def layers(self) -> list[Block]:
         return super().layers * self.depth
 
-    def through(
+    def run_layers(
         self,
         x: Tensor,
         signal: Tensor | None,
         padding: Tensor | None,
         run: Callable[[Tensor, int], Tensor],
-        trace: Trace,
+        collector: OutputCollector,
         complete: bool,
     ) -> tuple[Tensor, Tensor | None]:
         x = self.dropout(x)
-        progress = None if self.halting is None else self.halting.start(x)
+        state = None if self.halting is None else self.halting.start(x)
         for depth in range(self.depth):
-            trace.hidden(x)
+            collector.add_hidden_state(x)
             x = x + sinusoid(torch.tensor(depth, device=x.device), x.shape[-1], x.dtype)
             x = x if signal is None else x + signal
-            if progress is None:
+            if state is None:
                 x = run(x, depth)
                 continue
-            weight = progress.decide(x)
+            weight = state.decide(x)
             x = run(x, depth)
-            progress.add(x, weight)
-            # With a cache every depth must be filled: tokens to come may think longer.
-            if not complete and not is_tracing(x) and progress.done():
+            state.add(x, weight)
+            # With a cache, every depth must be filled, because later tokens may take more steps.
+            if not complete and not is_tracing(x) and state.done():
                 break
-        return (x, None) if progress is None else (progress.result, progress.cost(padding))
+        return (x, None) if state is None else (state.result, state.cost(padding))

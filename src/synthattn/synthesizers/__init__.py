@@ -1,4 +1,4 @@
-"""The synthesizers of the paper: each a file, each a line in this table."""
+"""The synthesizers of the paper. Each has a file and a line in the table ``SYNTHESIZERS``."""
 
 from synthattn.synthesizers import spec as _spec
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens
@@ -37,7 +37,7 @@ FAMILY = (
 
 
 def parse(attention: str | Spec | Term) -> Spec:
-    """Read a spec such as ``"random+vanilla"``; what is a spec already passes through."""
+    """Parse a spec such as ``"random+vanilla"``. Parsed specs are returned unchanged."""
     if isinstance(attention, Spec):
         return attention
     if isinstance(attention, Term):

@@ -1,4 +1,4 @@
-"""Factorized dense: ``C_i = H_A(F_A(x_i)) * H_B(F_B(x_i))``, two short vectors per token, the paper's "FD"."""
+"""Factorized dense: ``C_i = H_A(F_A(x_i)) * H_B(F_B(x_i))``, two short vectors per token; the paper's "FD"."""
 
 import math
 from dataclasses import dataclass
@@ -8,24 +8,18 @@ import torch
 from torch import nn
 
 from synthattn.logits import Bias, Logits, OuterProduct
-from synthattn.synthesizers.base import (
-    Resize,
-    Sizes,
-    Synthesizer,
-    Tokens,
-    hidden_layer,
-    replace_parameter,
-    resized,
-)
+from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens
+from synthattn.synthesizers.learned_keys import hidden_layer
 from synthattn.synthesizers.spec import Term, at_least_one
+from synthattn.synthesizers.tables import resize_table
 
 
 class FactorizedDenseSynthesizer(Synthesizer):
-    """The logit of the key at position ``j = p * b + q`` is ``A_i[p] * B_i[q]``.
+    """Multiply ``A_i[p] * B_i[q]`` for the key at position ``j = p * b + q``.
 
     So the paper's H_A repeats every element of A b times and H_B tiles B a times. Tiling both, which its text also
-    admits, would leave only lcm(a, b) different products, 16 of 256 for a = b = 16. F_A and F_B are two-layered as in
-    dense: a hidden layer of width d_h per head (``hidden``), then d_h -> a and d_h -> b.
+    admits, would leave only lcm(a, b) different products, 16 of 256 for a = b = 16. F_A and F_B have two layers each,
+    as in dense: they share a hidden layer of width d_h per head (``hidden``), then map d_h to a and to b.
     """
 
     name = "factorized_dense"
@@ -62,18 +56,18 @@ class FactorizedDenseSynthesizer(Synthesizer):
         return Logits((Bias(a.gather(-1, at // width) * b.gather(-1, at % width)),))
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
-        # b stays, so that position j keeps its pair (j // b, j % b); only the coarse factor grows.
-        length = -(-max_length // self.b.shape[1])
-        fresh = self.a.new_empty(len(self.a), length, self.a.shape[-1]).normal_(std=self.a.shape[-1] ** -0.5)
-        self.a = replace_parameter(self.a, resized(self.a, length, how, fresh))
-        fresh = self.a_bias.new_zeros(len(self.a_bias), length)
-        self.a_bias = replace_parameter(self.a_bias, resized(self.a_bias, length, how, fresh))
+        length = -(-max_length // self.b.shape[1])  # b stays, so that position j keeps its pair (j // b, j % b)
+        resize_table(self, "a", length, how, std=self.a.shape[-1] ** -0.5)
+        resize_table(self, "a_bias", length, how)
         self.max_length = max_length
 
 
 @dataclass(frozen=True)
 class FactorizedDense(Term):
-    """Options: ``a`` and ``b``, the lengths of the two factors; by default both about sqrt(max_length)."""
+    """Options of the factorized dense synthesizer: ``a`` and ``b``, the lengths of the two factors.
+
+    Both are about sqrt(max_length) by default.
+    """
 
     name: ClassVar[str] = "factorized_dense"
     a: int | None = None

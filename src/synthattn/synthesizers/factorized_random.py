@@ -1,4 +1,4 @@
-"""Factorized random: ``B = R_1 R_2^T`` with two learned ``(N, k)`` matrices per head, the paper's "FR"."""
+"""Factorized random: ``B = R_1 R_2^T`` with two learned ``(N, k)`` matrices per head; the paper's "FR"."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,24 +7,17 @@ import torch
 from torch import nn
 
 from synthattn.logits import Logits, Product
-from synthattn.synthesizers.base import (
-    Resize,
-    Sizes,
-    Synthesizer,
-    Tokens,
-    replace_parameter,
-    resized,
-    rows_at,
-)
+from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens
 from synthattn.synthesizers.spec import Term, at_least_one, positive
+from synthattn.synthesizers.tables import resize_table, rows_at
 
 
 class FactorizedRandomSynthesizer(Synthesizer):
-    """``left`` is the paper's R_1, indexed by the query's position, ``right`` its R_2, indexed by the key's.
+    """``left`` is the paper's R_1 with a row per query position, ``right`` its R_2 with a row per key position.
 
-    In the authors' Mesh code both factors are indexed by the key, so that all queries share one row of logits; this
-    is the product of the paper. The factors start such that the logits have standard deviation ``std``: far smaller
-    factors would hardly get a gradient from each other.
+    The authors' Mesh code indexes both factors by the key, so that all queries share one row of logits; this is the
+    product of the paper. The logits start with standard deviation ``std``: with far smaller factors, neither would get
+    much of a gradient from the other.
     """
 
     name = "factorized_random"
@@ -54,14 +47,13 @@ class FactorizedRandomSynthesizer(Synthesizer):
         check_rank(self.left.shape[-1], max_length)
 
     def resize_max_length(self, max_length: int, how: Resize) -> None:
-        for name in ("left", "right"):
-            old = getattr(self, name)
-            fresh = old.new_empty(len(old), max_length, old.shape[-1]).normal_(std=self.factor_std)
-            setattr(self, name, replace_parameter(old, resized(old, max_length, how, fresh)))
+        resize_table(self, "left", max_length, how, self.factor_std)
+        resize_table(self, "right", max_length, how, self.factor_std)
         self.max_length = max_length
 
 
 def check_rank(rank: int, max_length: int) -> None:
+    """Raise a ValueError if no matrix of this size has the rank."""
     if rank > max_length:
         raise ValueError(
             f"factorized_random: rank={rank} exceeds max_length={max_length}; "
@@ -71,7 +63,12 @@ def check_rank(rank: int, max_length: int) -> None:
 
 @dataclass(frozen=True)
 class FactorizedRandom(Term):
-    """Options: ``rank``, the paper's k; ``std``, the standard deviation of the initial logits."""
+    """Options of the factorized random synthesizer.
+
+    Attributes:
+        rank: the paper's k.
+        std: the standard deviation of the initial logits.
+    """
 
     name: ClassVar[str] = "factorized_random"
     rank: int = 8

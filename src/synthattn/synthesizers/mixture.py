@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from synthattn.logits import Logits
 from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens
-from synthattn.synthesizers.local_dense import LearnedKeys
+from synthattn.synthesizers.learned_keys import LearnedKeys
 from synthattn.synthesizers.spec import Spec
 from synthattn.synthesizers.vanilla import VanillaSynthesizer
 
@@ -17,7 +17,7 @@ Mix = Literal["softmax", "sum", "sigmoid"]
 
 
 class SoftmaxWeights(nn.Module):
-    """The paper's: one weight per synthesizer and head, learned, summing to one over the synthesizers."""
+    """The paper's weights: learned per synthesizer and head, with the sum one over the synthesizers."""
 
     def __init__(self, terms: int, heads: int) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class SoftmaxWeights(nn.Module):
 
 
 class SigmoidWeights(nn.Module):
-    """The authors' code: one scalar per layer; the first synthesizer gets its sigmoid, the second the rest."""
+    """The weights of the authors' code: sigmoid(alpha) and 1 - sigmoid(alpha), with one alpha per layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class SigmoidWeights(nn.Module):
 
 
 class Mixture(Synthesizer):
-    """A weighted sum of synthesizers; without ``weights`` a plain sum, as in the paper's C4 runs."""
+    """A weighted sum of synthesizers. Without ``weights`` it is a plain sum, as in the paper's C4 runs."""
 
     name = "mixture"
 
@@ -80,14 +80,14 @@ class Mixture(Synthesizer):
         return total
 
     def project_keys(self, memory: Tokens) -> Tensor | None:
-        """The keys of all terms that have some, side by side."""
+        """Return the keys of all terms that need some, concatenated."""
         keys = [keys for term in self.synthesizers if (keys := term.project_keys(memory)) is not None]
         if len(keys) < 2:
             return keys[0] if keys else None
         return torch.cat(keys, dim=-1)
 
     def _memories(self, memory: Tokens) -> list[Tokens]:
-        """For each term, the memory with that term's own part of the keys."""
+        """Return the memory for each term, with that term's part of the keys."""
         readers = sum(term.reads_memory for term in self.synthesizers)
         if memory.keys is None or readers < 2:
             return [memory] * len(self.terms)
@@ -110,7 +110,7 @@ class Mixture(Synthesizer):
 
 
 def build(spec: Spec, sizes: Sizes, mix: Mix = "softmax") -> Synthesizer:
-    """The synthesizer of a spec: its single term, or a mixture of its terms."""
+    """Build the synthesizer of a spec: its single term, or a mixture of its terms."""
     if mix not in get_args(Mix):
         raise ValueError(f"mix must be 'softmax', 'sum' or 'sigmoid', got {mix!r}")
     terms = [term.build(sizes) for term in spec.terms]

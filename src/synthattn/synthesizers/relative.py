@@ -17,9 +17,9 @@ from synthattn.tracing import is_tracing
 def bucket(
     distance: Int[Tensor, "*axes"], buckets: int, max_distance: int, bidirectional: bool
 ) -> Int[Tensor, "*axes"]:
-    """T5's buckets of ``key - query``: exact up to a point, then logarithmic up to ``max_distance``.
+    """Return T5's bucket of each distance ``key - query``: one per small distance, then logarithmic ones.
 
-    With ``bidirectional`` half of them are for keys after the query; without, such keys share bucket 0.
+    If ``bidirectional``, half of the buckets are for keys after the query; otherwise such keys share bucket 0.
     """
     offset = torch.zeros_like(distance)
     if bidirectional:
@@ -35,7 +35,7 @@ def bucket(
 
 
 class RelativeSynthesizer(Synthesizer):
-    """Added to the others as it is: the authors' code adds position biases after mixing."""
+    """``table`` holds the biases. A mixture adds them without a weight, as the authors' code does."""
 
     name = "relative"
     input_independent = True
@@ -52,7 +52,7 @@ class RelativeSynthesizer(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         if query.positions is None and memory.positions is None:
-            return Logits((Bias(self.between(query.length, memory.length, query.start - memory.start)),))
+            return Logits((Bias(self._diagonals(query.length, memory.length, query.start - memory.start)),))
         distance = memory.resolved_positions().unsqueeze(-2) - query.resolved_positions().unsqueeze(-1)
         bias = self._at(distance)
         return Logits((Bias(bias if bias.dim() == 3 else bias.transpose(0, 1)),))
@@ -60,21 +60,24 @@ class RelativeSynthesizer(Synthesizer):
     def _at(self, distance: Int[Tensor, "*axes"]) -> Float[Tensor, "heads *axes"]:
         return self.table[:, bucket(distance, self.buckets, self.max_distance, self.bidirectional)]
 
-    def between(self, q: int, k: int, offset: int = 0) -> Float[Tensor, "heads q k"]:
-        """The bias of queries at offset, offset + 1, ... for keys at 0, 1, ..., looked up once per diagonal."""
+    def _diagonals(self, q: int, k: int, offset: int) -> Float[Tensor, "heads q k"]:
+        """Return the bias of queries at offset, offset + 1, ... for keys at 0, 1, ..., looked up once per diagonal."""
         device = self.table.device
-        # A traced graph would exclude lengths at which the view of the diagonals has other properties.
-        if is_tracing(self.table):
+        if is_tracing(self.table):  # a graph with the view below would hold for some lengths only
             return self._at(torch.arange(k, device=device) - torch.arange(offset, offset + q, device=device)[:, None])
-        # Row i is the window of keys that starts at distance -(offset + i).
-        strip = self._at(torch.arange(1 - q - offset, k - offset, device=device))
-        return strip.unfold(-1, k, 1).flip(1)
+        biases = self._at(torch.arange(1 - q - offset, k - offset, device=device))
+        return biases.unfold(-1, k, 1).flip(1)  # row i starts at distance -(offset + i)
 
 
 @dataclass(frozen=True)
 class Relative(Term):
-    """Options: ``buckets``; ``distance``, beyond which all distances share a bucket; ``bidirectional``, false for a
-    decoder, which has no keys after the query."""
+    """Options of the relative bias.
+
+    Attributes:
+        buckets: the number of buckets.
+        distance: the distance beyond which all distances share a bucket.
+        bidirectional: false for a decoder, which has no keys after the query.
+    """
 
     name: ClassVar[str] = "relative"
     buckets: int = 32

@@ -1,8 +1,8 @@
-"""Specs: ``random+vanilla``, ``factorized_random(rank=16)``, read once into frozen dataclasses that print back.
+"""Parse specs such as ``random+vanilla`` or ``factorized_random(rank=16)`` into frozen dataclasses that print back.
 
 ``spec = term ("+" term)*``, ``term = name [ "(" option ("," option)* ")" ]``, ``option = name "=" value``; spaces do
-not matter. The names and their options are those of the dataclasses in a table, so that other families of layers can
-use the same grammar with a table of their own.
+not matter. A table gives the names and a dataclass of options for each, so that other families of layers can use the
+same grammar.
 """
 
 import dataclasses
@@ -27,14 +27,15 @@ class Term:
     name: ClassVar[str]
 
     def build(self, sizes: "Sizes") -> "Synthesizer":
+        """Build the synthesizer for a layer of these sizes."""
         raise NotImplementedError
 
     def after_resize(self, synthesizer: "Synthesizer") -> "Term":
-        """The term that builds a synthesizer of the sizes that this one has after ``resize_max_length``."""
+        """Return the term that builds this synthesizer with its sizes after ``resize_max_length``."""
         return self
 
     def __str__(self) -> str:
-        """The shortest text that parses to this: options that have their default are left out."""
+        """Return the shortest text that parses to this term, without options that have their default."""
         options = [
             f"{field.name}={_show(getattr(self, field.name))}"
             for field in dataclasses.fields(self)
@@ -58,7 +59,7 @@ _OPTION = re.compile(r"\s*([^\s=]+)\s*=\s*([^\s=]+)\s*")
 
 
 def parse(text: str, table: Mapping[str, type[Term]]) -> Spec:
-    """Read a spec; a ValueError of one line says what is wrong with it and what was probably meant."""
+    """Parse a spec. Raise a ValueError of one line that says what is wrong and what was probably meant."""
     terms = []
     end = 0
     while True:
@@ -125,10 +126,12 @@ def _malformed(text: str, problem: str) -> ValueError:
 
 
 def at_least_one(name: str, option: str, value: int) -> None:
+    """Raise a ValueError if a count is below 1."""
     if value < 1:
         raise ValueError(f"{name}: {option} must be at least 1, got {value}")
 
 
 def positive(name: str, option: str, value: float) -> None:
+    """Raise a ValueError if a number is not positive."""
     if not value > 0:
         raise ValueError(f"{name}: {option} must be positive, got {value}")

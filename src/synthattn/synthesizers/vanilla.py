@@ -1,4 +1,4 @@
-"""Vanilla: the dot product, ``B = (X W_Q) (X W_K)^T / sqrt(d_h)``, the paper's "V"."""
+"""Vanilla: the dot product, ``B = (X W_Q) (X W_K)^T / sqrt(d_h)``; the paper's "V"."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,10 +13,9 @@ from synthattn.synthesizers.spec import Term
 
 
 class VanillaSynthesizer(Synthesizer):
-    """The dot product owns its scale; a mixture weighs the scaled product.
+    """``query`` is W_Q and ``key`` is W_K. A mixture weighs the scaled product.
 
-    The authors' Mesh code folds the scale into the initial values of W_Q instead, which is the same function at the
-    start of training.
+    The authors' Mesh code folds the scale into the initial values of W_Q, which is equal at the start of training.
     """
 
     name = "vanilla"
@@ -40,11 +39,11 @@ class VanillaSynthesizer(Synthesizer):
         queries = self.project(query) if query.projected is None else query.projected
         return Logits((Product(queries, self.project_keys(memory), self.scale),))
 
-    def project(self, query: Tokens) -> Float[Tensor, "batch heads length dim"]:
-        """The queries, not yet scaled."""
+    def project(self, query: Tokens) -> Float[Tensor, "batch heads length width"]:
+        """Return the queries before scaling."""
         return split_heads(project(self.query, query.vectors), self.num_heads)
 
-    def project_keys(self, memory: Tokens) -> Float[Tensor, "batch heads length dim"]:
+    def project_keys(self, memory: Tokens) -> Float[Tensor, "batch heads length width"]:
         return split_heads(project(self.key, memory.vectors), self.num_heads) if memory.keys is None else memory.keys
 
     def weighted_logits(self, query: Tokens, memory: Tokens, weight: Tensor) -> Logits:
@@ -58,6 +57,8 @@ class VanillaSynthesizer(Synthesizer):
 
 @dataclass(frozen=True)
 class Vanilla(Term):
+    """The dot product has no options."""
+
     name: ClassVar[str] = "vanilla"
 
     def build(self, sizes: Sizes) -> VanillaSynthesizer:

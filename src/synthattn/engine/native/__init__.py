@@ -1,7 +1,7 @@
 """The compiled kernels: C sources and their binding.
 
-The kernels are there where the package was installed with a C compiler at hand, on Linux for processors with AVX2 or
-AVX-512. Padding is never multiplied, nor is the future; a row without keys gives zeros.
+The kernels are there where the package was installed with GCC or Clang at hand, on Linux or macOS, for processors with
+AVX2, AVX-512 or NEON. Padding is never multiplied, nor is the future; a row without keys gives zeros.
 """
 
 from synthattn.engine.native.attention import attention

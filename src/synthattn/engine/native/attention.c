@@ -6,6 +6,7 @@
  * while it is in registers.
  */
 
+#include "threads.h"
 #include "vectors.h"
 
 #include <math.h>
@@ -195,8 +196,8 @@ INLINE void transpose(vec lines[W]) {
     for (int half = 1; half < W; half *= 2) {
         vec next[W];
         FOR_EACH(i, W / 2) {
-            next[2 * i] = __builtin_shuffle(lines[i], lines[i + W / 2], low);
-            next[2 * i + 1] = __builtin_shuffle(lines[i], lines[i + W / 2], high);
+            next[2 * i] = shuffle(lines[i], lines[i + W / 2], low);
+            next[2 * i + 1] = shuffle(lines[i], lines[i + W / 2], high);
         }
         FOR_EACH(i, W) lines[i] = next[i];
     }
@@ -448,22 +449,30 @@ static void forward_rows(const Problem *p, const Forward *f, Work *w, size b, si
     }
 }
 
+typedef struct {
+    const Problem *problem;
+    const Forward *forward;
+    size parts, height; /* of the rows: into how many they are divided, and how many each has */
+} ForwardJob;
+
+static void run_forward(const void *data, size task, size end, size thread) {
+    const ForwardJob *job = data;
+    const Problem *p = job->problem;
+    Work work;
+    size each = divide(p, p->workspace, 0, &work);
+    divide(p, p->workspace + each * thread, 0, &work);
+    for (; task < end; task++) {
+        size pair = task / job->parts, from = task % job->parts * job->height, to = least(p->q, from + job->height);
+        if (from < to) forward_rows(p, job->forward, &work, pair % p->batch, pair / p->batch, from, to);
+    }
+}
+
 void synthattn_forward(const Problem *p, const Forward *f) {
     size pairs = p->batch * p->heads;
     /* Few examples and heads for many threads: rows are divided, too. */
     size parts = pairs % p->threads == 0 ? 1 : least((p->q + ROWS - 1) / ROWS, (4 * p->threads + pairs - 1) / pairs);
-    size height = round_up((p->q + parts - 1) / parts, ROWS);
-#pragma omp parallel num_threads(p->threads)
-    {
-        Work work;
-        size each = divide(p, p->workspace, 0, &work);
-        divide(p, p->workspace + each * omp_get_thread_num(), 0, &work);
-#pragma omp for schedule(dynamic)
-        for (size task = 0; task < pairs * parts; task++) {
-            size pair = task / parts, from = task % parts * height, to = least(p->q, from + height);
-            if (from < to) forward_rows(p, f, &work, pair % p->batch, pair / p->batch, from, to);
-        }
-    }
+    ForwardJob job = {p, f, parts, round_up((p->q + parts - 1) / parts, ROWS)};
+    run_one_by_one(run_forward, &job, pairs * parts, p->threads);
 }
 
 /* Backward ------------------------------------------------------------------------------------------------------- */
@@ -627,53 +636,74 @@ static double backward_example(const Problem *p, const Backward *g, Work *w, siz
     return to_weight;
 }
 
-void synthattn_backward(const Problem *p, const Backward *g) {
+typedef struct {
+    const Problem *problem;
+    const Backward *backward;
+} BackwardJob;
+
+/* A head is the work of one thread, or of one for each part of its rows: all that is added up is its own. */
+static void run_backward(const void *data, size task, size end, size thread) {
+    const BackwardJob *job = data;
+    const Problem *p = job->problem;
+    const Backward *g = job->backward;
     size height = round_up((p->q + g->splits - 1) / g->splits, ROWS);
-#pragma omp parallel num_threads(p->threads)
-    {
-        Work work;
-        size each = divide(p, p->workspace, 1, &work);
-        divide(p, p->workspace + each * omp_get_thread_num(), 1, &work);
-        /* A head is the work of one thread, or of one for each part of its rows: all that is added up is its own. */
-#pragma omp for schedule(dynamic)
-        for (size task = 0; task < p->heads * g->splits; task++) {
-            size h = task / g->splits, split = task % g->splits;
-            size from = least(p->q, split * height), to = least(p->q, from + height);
-            double to_weight = 0;
-            for (size b = 0; b < p->batch; b++) to_weight += backward_example(p, g, &work, b, h, split, from, to);
-            if (g->to_weight) g->to_weight[split * p->heads + h] = (float)to_weight;
-        }
+    Work work;
+    size each = divide(p, p->workspace, 1, &work);
+    divide(p, p->workspace + each * thread, 1, &work);
+    for (; task < end; task++) {
+        size h = task / g->splits, split = task % g->splits;
+        size from = least(p->q, split * height), to = least(p->q, from + height);
+        double to_weight = 0;
+        for (size b = 0; b < p->batch; b++) to_weight += backward_example(p, g, &work, b, h, split, from, to);
+        if (g->to_weight) g->to_weight[split * p->heads + h] = (float)to_weight;
     }
+}
+
+void synthattn_backward(const Problem *p, const Backward *g) {
+    BackwardJob job = {p, g};
+    run_one_by_one(run_backward, &job, p->heads * g->splits, p->threads);
 }
 
 /* Whether a table has changed --------------------------------------------------------------------------------------- */
 
 enum { PIECES = 128, LINES = 4 };
 
-/* Sums of the bits of a table, rotated at every step: a number for each column of vectors in each of PIECES pieces. A
- * change of one entry is always seen, others unless two changes in a column happen to cancel in 32 bits. */
-void synthattn_digest(const uint32_t *table, size number, size threads, uint32_t *sums) {
-    size height = round_up((number + PIECES - 1) / PIECES, LINES * W);
-#pragma omp parallel for num_threads(threads)
-    for (size piece = 0; piece < PIECES; piece++) {
+typedef struct {
+    const uint32_t *table;
+    size number;
+    uint32_t *sums;
+} DigestJob;
+
+static void run_digest(const void *data, size piece, size end, size thread) {
+    (void)thread;
+    const DigestJob *job = data;
+    size height = round_up((job->number + PIECES - 1) / PIECES, LINES * W);
+    for (; piece < end; piece++) {
         bits total[LINES] = {0};
-        size from = least(number, piece * height), to = least(number, from + height);
+        size from = least(job->number, piece * height), to = least(job->number, from + height);
         for (; from < to; from += LINES * W) {
             FOR_EACH(v, LINES) {
                 float line[W] = {0};
                 size left = to - from - v * W;
                 bits x;
                 if (left >= W) {
-                    memcpy(&x, table + from + v * W, sizeof x);
+                    memcpy(&x, job->table + from + v * W, sizeof x);
                 } else {
-                    if (left > 0) memcpy(line, table + from + v * W, (size_t)left * sizeof(float));
+                    if (left > 0) memcpy(line, job->table + from + v * W, (size_t)left * sizeof(float));
                     memcpy(&x, line, sizeof x);
                 }
                 total[v] = ((total[v] << 5) | (total[v] >> 27)) + x;
             }
         }
-        memcpy(sums + piece * LINES * W, total, sizeof total);
+        memcpy(job->sums + piece * LINES * W, total, sizeof total);
     }
+}
+
+/* Sums of the bits of a table, rotated at every step: a number for each column of vectors in each of PIECES pieces. A
+ * change of one entry is always seen, others unless two changes in a column happen to cancel in 32 bits. */
+void synthattn_digest(const uint32_t *table, size number, size threads, uint32_t *sums) {
+    DigestJob job = {table, number, sums};
+    run_equal_shares(run_digest, &job, PIECES, threads);
 }
 
 size synthattn_digest_size(void) { return PIECES * LINES * W; }

@@ -4,6 +4,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import platform
 import warnings
 from ctypes import POINTER, Structure, c_char_p, c_float, c_int64, c_void_p
 from pathlib import Path
@@ -90,16 +91,18 @@ def load() -> ctypes.CDLL | None:
     if os.environ.get("SYNTHATTN_NATIVE") == "0":
         return None
     folder = Path(os.environ.get("SYNTHATTN_KERNELS") or FOLDER)
-    path = folder / f"kernels.{torch.backends.cpu.get_cpu_capability().lower()}.so"
+    path = folder / file_name()
     try:
-        found = ctypes.CDLL(str(path))
+        found, openmp = ctypes.CDLL(str(path)), openmp_functions()
         source = c_char_p.in_dll(found, "synthattn_source").value
-    except (OSError, ValueError):  # not there, without torch's OpenMP, or something else
+    except (OSError, ValueError, AttributeError):  # not there, or something else, or torch has no OpenMP
         return None
     if source != digest_of(FOLDER).encode():
         return _refuse(f"{path.name} was compiled from other sources")
     if _exported(found, "synthattn_layout", c_int64.in_dll(found, "synthattn_layout_size").value) != layout():
         return _refuse(f"{path.name} was compiled with other structures")
+    found.synthattn_use_openmp.restype, found.synthattn_use_openmp.argtypes = None, [c_void_p] * 3
+    found.synthattn_use_openmp(*openmp)
     found.synthattn_workspace.restype = c_int64
     found.synthattn_digest_size.restype, found.synthattn_digest_size.argtypes = c_int64, ()
     found.synthattn_digest.restype, found.synthattn_digest.argtypes = None, (c_void_p, c_int64, c_int64, c_void_p)
@@ -113,13 +116,29 @@ def load() -> ctypes.CDLL | None:
     return found
 
 
+def file_name() -> str:
+    """Name the library for this processor; there may be none of this name."""
+    is_arm = platform.machine() in ("aarch64", "arm64")
+    return f"kernels.{'neon' if is_arm else torch.backends.cpu.get_cpu_capability().lower()}.so"
+
+
+def openmp_functions() -> list[c_void_p]:
+    """Find the functions for threads in the OpenMP that torch has loaded, whatever its file is called.
+
+    Raises AttributeError where torch uses no OpenMP.
+    """
+    torch_and_its_libraries = ctypes.CDLL(torch._C.__file__)
+    names = ("GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
+    return [ctypes.cast(getattr(torch_and_its_libraries, name), c_void_p) for name in names]
+
+
 def loaded() -> ctypes.CDLL:
     """Return the kernels, for code that cannot do without them."""
     kernels = load()
     if kernels is None:
         names = [name for name in ("SYNTHATTN_NATIVE", "SYNTHATTN_KERNELS") if name in os.environ]
         chosen = "".join(f", with {name}={os.environ[name]}" for name in names)
-        raise RuntimeError(f"no compiled kernels{chosen}; install synthattn again where there is gcc, on Linux x86-64")
+        raise RuntimeError(f"no compiled kernels{chosen}; install synthattn again where there is gcc or clang")
     return kernels
 
 

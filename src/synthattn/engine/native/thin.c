@@ -1,40 +1,44 @@
-/* What a step of generation consists of, for a few rows of float32 on the CPU: X W^T + b, and norms.
+/* Products X W^T + b with few rows, and norms, for float32 on the CPU. A step of generation consists of them.
  *
- * Such a product takes as long as reading W once. Libraries for large products pack their operands first, which is more
- * work here than the product. W is read as it lies in memory: its rows and those of X are multiplied vector by vector,
- * and what is in the lanes of a sum is added up at the end.
+ * The time of such a product is the time to read W once. Libraries for large products pack their operands first; here,
+ * packing would take longer than the product. The kernel reads W as it lies in memory. It multiplies rows of W and rows
+ * of X vector by vector, and adds up the lanes of each sum at the end.
+ *
+ * In these comments W is the matrix; in the code, `w` is the matrix and W the number of floats in a vector.
  */
 
+#include "threads.h"
 #include "vectors.h"
 
 #include <math.h>
 
-/* Floats in a line of the cache. */
+/* The number of floats in a cache line. */
 enum { LINE = 16 };
 
-/* A tile is XR rows of X with WR rows of W; their sums fill the registers. */
+/* A tile multiplies XR rows of X with WR rows of W. Its sums fill the registers. */
 enum { XR = 4, WR = 3 * REGISTERS / 16 };
 
-/* Of W lines, the sums of their lanes: that of line i in lane i. Each step adds two halves of every line, and what
- * becomes free takes another line. */
+/* One step of sum_each. It adds the two halves of every line, and combines two lines of half length into one. */
 #define HALVE(half)                                                                                   \
     FOR_EACH(i, half) {                                                                               \
         ints low;                                                                                     \
         FOR_EACH(l, W) low[l] = (l & ~(half)) + (l & (half) ? W : 0);                                  \
         vec one = lines[i], other = lines[i + (half)];                                                \
-        lines[i] = __builtin_shuffle(one, other, low) + __builtin_shuffle(one, other, low + (half)); \
+        lines[i] = shuffle(one, other, low) + shuffle(one, other, low + (half));            \
     }
 
+/* Returns the sum of the lanes of each line: the sum of line i is in lane i. */
 INLINE vec sum_each(vec lines[W]) {
-    if (W == 16) HALVE(8 % W)
-    HALVE(4)
+    if (W >= 16) HALVE(8 % W)
+    if (W >= 8) HALVE(4 % W)
     HALVE(2)
     HALVE(1)
     return lines[0];
 }
 
-/* The first `rows` and `columns` of a tile of the result; those beyond are computed from the last and left out. While
- * the rows of W are multiplied, a part of the next ones is asked for: `step` floats from `next` on, vector by vector. */
+/* Computes one tile of the result and stores its first `rows` rows and `columns` columns. Missing rows and columns are
+ * computed from the last one and dropped. Meanwhile, each vector of depth prefetches `step` floats from `next` on; they
+ * belong to the next rows of W. */
 APART void thin_tile(float *y, size y_row, size rows, size columns, const float *x, const float *w, const float *bias,
                      size depth, const float *next, size step) {
     vec acc[XR][WR] = {0};
@@ -60,8 +64,9 @@ APART void thin_tile(float *y, size y_row, size rows, size columns, const float 
         }
     }
 
-    float sums[2 * W];
-    FOR_EACH(part, 2) {
+    enum { PARTS = (XR * WR + W - 1) / W };
+    float sums[PARTS * W];
+    FOR_EACH(part, PARTS) {
         vec lines[W];
         FOR_EACH(i, W) {
             int at = part * W + i;
@@ -73,26 +78,51 @@ APART void thin_tile(float *y, size y_row, size rows, size columns, const float 
         for (size j = 0; j < columns; j++) y[i * y_row + j] = sums[j * XR + i] + (bias ? bias[j] : 0.0f);
 }
 
-/* All matrices are rows without gaps: x (rows, depth), w (columns, depth), y (rows, columns); bias may be NULL. */
-void synthattn_thin(float *y, const float *x, const float *w, const float *bias, size rows, size columns, size depth,
-                    size threads) {
-    /* The next rows of W are asked for in equal parts, so that memory is never idle. */
+typedef struct {
+    float *y;
+    const float *x, *w, *bias;
+    size rows, columns, depth;
+} ThinJob;
+
+/* Computes the columns of the result for some groups of WR rows of W. */
+static void run_thin(const void *data, size group, size end, size thread) {
+    (void)thread;
+    const ThinJob *job = data;
+    size rows = job->rows, columns = job->columns, depth = job->depth;
+    /* Each pass prefetches an equal part of the next rows of W, so that memory is never idle. */
     size passes = (rows + XR - 1) / XR, step = WR * W / passes;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size j = 0; j < columns; j += WR)
+    for (; group < end; group++) {
+        size j = group * WR;
         for (size i = 0; i < rows; i += XR) {
-            const float *next = w + (j + WR) * depth + i / XR * (depth / W) * step;
-            thin_tile(y + i * columns + j, columns, least(XR, rows - i), least(WR, columns - j), x + i * depth,
-                      w + j * depth, bias ? bias + j : NULL, depth, next, step);
+            const float *next = job->w + (j + WR) * depth + i / XR * (depth / W) * step;
+            thin_tile(job->y + i * columns + j, columns, least(XR, rows - i), least(WR, columns - j),
+                      job->x + i * depth, job->w + j * depth, job->bias ? job->bias + j : NULL, depth, next, step);
         }
+    }
 }
 
-/* x / sqrt(mean(x^2) + eps) * weight for each row; weight may be NULL. Sums of squares are of W sums, of which none is
- * long. */
-void synthattn_rms_norm(float *y, const float *x, const float *weight, float eps, size rows, size width, size threads) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size row = 0; row < rows; row++) {
-        const float *from = x + row * width;
+/* y = x w^T + bias, with x (rows, depth), w (columns, depth), y (rows, columns), all contiguous; bias may be NULL. */
+void synthattn_thin(float *y, const float *x, const float *w, const float *bias, size rows, size columns, size depth,
+                    size threads) {
+    ThinJob job = {y, x, w, bias, rows, columns, depth};
+    run_equal_shares(run_thin, &job, (columns + WR - 1) / WR, threads);
+}
+
+typedef struct {
+    float *y;
+    const float *x, *weight;
+    float eps;
+    size width;
+} NormJob;
+
+static void run_rms_norm(const void *data, size row, size end, size thread) {
+    (void)thread;
+    const NormJob *job = data;
+    const float *weight = job->weight;
+    size width = job->width;
+    for (; row < end; row++) {
+        const float *from = job->x + row * width;
+        float *to = job->y + row * width;
         vec total = {0};
         for (size i = 0; i < width; i += W) {
             vec part = load(from + i, width - i);
@@ -100,7 +130,14 @@ void synthattn_rms_norm(float *y, const float *x, const float *weight, float eps
         }
         float sum = 0;
         FOR_EACH(i, W) sum += total[i];
-        float factor = 1.0f / sqrtf(sum / (float)width + eps);
-        for (size i = 0; i < width; i++) y[row * width + i] = from[i] * factor * (weight ? weight[i] : 1.0f);
+        float factor = 1.0f / sqrtf(sum / (float)width + job->eps);
+        for (size i = 0; i < width; i++) to[i] = from[i] * factor * (weight ? weight[i] : 1.0f);
     }
+}
+
+/* y = x / sqrt(mean(x^2) + eps) * weight for each row; weight may be NULL. Each lane sums its own squares: short
+ * sums lose fewer digits. */
+void synthattn_rms_norm(float *y, const float *x, const float *weight, float eps, size rows, size width, size threads) {
+    NormJob job = {y, x, weight, eps, width};
+    run_equal_shares(run_rms_norm, &job, rows, threads);
 }

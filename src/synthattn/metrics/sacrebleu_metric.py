@@ -1,4 +1,4 @@
-"""Metrics that sacrebleu computes, as rows of its own statistics."""
+"""Base class of metrics by sacrebleu, with its counts as rows."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,38 +10,38 @@ from synthattn.metrics.base import Metric, Rows
 from synthattn.metrics.texts import checked_texts
 
 
-class SacreMetric(Metric):
-    """A row holds sacrebleu's counts for a sentence; the counts of a set of sentences are their sum.
+class SacrebleuMetric(Metric):
+    """Metric by sacrebleu. A row holds the counts of a sentence, and counts of sentences are added.
 
-    So the value of all rows is exactly sacrebleu's score of the corpus.
+    The value of all rows is therefore exactly sacrebleu's corpus score.
     """
 
     def scorer(self) -> Any:
-        """A new metric object of sacrebleu."""
+        """Return a new metric object of sacrebleu."""
         raise NotImplementedError
 
     def prepared(self, text: str) -> str:
-        """A text as sacrebleu shall see it."""
+        """Return a text in the form that sacrebleu should score."""
         return text
 
     @property
     def signature(self) -> str:
-        """sacrebleu's signature; the number of references is in it once rows were computed."""
+        """The signature by sacrebleu; it includes the number of references after rows were computed."""
         return self._scorer.get_signature().format()
 
     @cached_property
     def _scorer(self) -> Any:
         scorer = self.scorer()
-        # sacrebleu refuses to sign before it has seen references, and leaves out what is None.
+        # sacrebleu needs references before it gives a signature, unless this is None.
         scorer.num_refs = None
         return scorer
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         pairs = checked_texts(self.name, predictions, references)
         most = max(len(texts) for _, texts in pairs)
-        # sacrebleu wants the first references of all sentences, then the second ones, None where there is none.
+        # sacrebleu expects the first references of all sentences, then the second ones, None where one is missing.
         streams = [[self.prepared(texts[n]) if n < len(texts) else None for _, texts in pairs] for n in range(most)]
-        # Private, but sacrebleu has no public way to the counts of each sentence; a test compares with corpus scores.
+        # A private method: sacrebleu has no public access to counts per sentence. A test compares corpus scores.
         counts = self._scorer._extract_corpus_statistics([self.prepared(text) for text, _ in pairs], streams)
         return np.array(counts, dtype=np.float64)
 

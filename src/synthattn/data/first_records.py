@@ -1,31 +1,22 @@
-"""The beginning of data that are too large to be read to their end."""
+"""Read only the beginning of a training split that is too large to be read to its end."""
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator
 
-from synthattn.data.source import Record, Source
+from synthattn.data.source import Record, Source, WrappedSource, fingerprint_of
 
 
-class First:
+class FirstRecords(WrappedSource):
     """A source with the first records of its train split; other splits stay as they are.
 
     Args:
         source: where the records come from.
-        count: how many are read.
+        count: number of records that are read.
     """
 
     def __init__(self, source: Source, count: int) -> None:
-        self.source, self.count = source, count
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return self.source.splits
+        super().__init__(source)
+        self.count = count
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -35,4 +26,4 @@ class First:
         return itertools.islice(self.source.read(split), self.count if split == "train" else None)
 
     def fingerprint(self) -> str:
-        return hashlib.sha256(json.dumps([self.source.fingerprint(), self.count]).encode()).hexdigest()
+        return fingerprint_of(self.source.fingerprint(), self.count)

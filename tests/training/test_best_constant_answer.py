@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from synthattn.training.one_answer import one_answer, says_something
+from synthattn.training.best_constant_answer import answers_are_chosen, best_constant_answer
 from synthattn.training.prepare import open_parts
 from synthattn.training.settings import DataSettings, EvaluationSettings
 
@@ -22,7 +22,7 @@ def news(labels: str) -> list[dict[str, object]]:
 
 
 def scores(source: str, task: str, limit: int | None = None, learned: int | None = None) -> dict[str, float]:
-    found = one_answer(open_parts(DataSettings(source, task)), EvaluationSettings(limit=limit), learned)
+    found = best_constant_answer(open_parts(DataSettings(source, task)), EvaluationSettings(limit=limit), learned)
     return {name: one.score.value for name, one in found.scored.items()}
 
 
@@ -73,6 +73,6 @@ def test_what_is_for_evaluation_only_is_not_counted(tmp_path: Path) -> None:
 
 def test_where_it_says_nothing(tmp_path: Path) -> None:
     source = write(tmp_path / "pairs", train=[{"en": "one", "de": "eins"}], validation=[{"en": "two", "de": "zwei"}])
-    assert not says_something(open_parts(DataSettings(source, "translation", columns="source=en,target=de")))
+    assert not answers_are_chosen(open_parts(DataSettings(source, "translation", columns="source=en,target=de")))
     source = write(tmp_path / "news", train=news("ab"), validation=news("ab"))
-    assert says_something(open_parts(DataSettings(source, "classification")))
+    assert answers_are_chosen(open_parts(DataSettings(source, "classification")))

@@ -1,4 +1,4 @@
-"""What whoever gives the same answer to every question can score at best: a floor for models that have learned."""
+"""Score the best constant answer, a floor for models that have learned something."""
 
 import itertools
 import time
@@ -12,26 +12,25 @@ from synthattn.training.prepare import TaskData
 from synthattn.training.settings import EvaluationSettings
 
 CANDIDATES = 30
-"""Answers that are tried, the most frequent ones of training."""
+"""Maximum number of answers that are tried: the most frequent ones in training."""
 
 
-def says_something(parts: Sequence[TaskData]) -> bool:
-    """Whether the score of one answer is worth knowing: that of one sentence for all translations is not."""
+def answers_are_chosen(parts: Sequence[TaskData]) -> bool:
+    """Return True if a constant answer may score well, that is if all tasks choose from given answers."""
     return all(part.task.chooses for part in parts)
 
 
-def one_answer(
+def best_constant_answer(
     parts: Sequence[TaskData], settings: EvaluationSettings, train_examples: int | None = None
 ) -> Evaluation:
-    """Score, for each task, the answer that is best when it is given to every question, with hindsight.
+    """Score, for each task, the answer that scores best when it is given to every question.
 
-    Not the most frequent: where the classes of training are as many of each, it would be chance which one that is, and
-    F1 may have another favourite.
+    The most frequent answer would not do: balanced classes make it a matter of chance, and F1 may prefer another one.
 
     Args:
         parts: tasks and their data.
-        settings: what is scored.
-        train_examples: how many of the training split are learned from, and answers taken from; all unless given.
+        settings: settings of the evaluation.
+        train_examples: number of training examples from which answers are taken; all by default.
     """
     started = time.monotonic()
     result = Evaluation({})
@@ -64,7 +63,7 @@ def _said(part: TaskData, answer: str, asked: Sequence[Example]) -> list[object]
 
 
 def _value(part: TaskData, answer: str, asked: Mapping[str, Sequence[Example]]) -> float:
-    """The mean over all metrics of the task."""
+    """Return the mean of all metrics of the task for one answer."""
     values = [
         metric(_said(part, answer, questions), [example.reference for example in questions]).value
         for questions in asked.values()

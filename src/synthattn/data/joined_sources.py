@@ -1,29 +1,28 @@
-"""Several sources as one, such as two corpora to learn from at once."""
+"""Several sources read as one, such as two corpora to learn from at once."""
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 
-from synthattn.data.source import Record, Source
-from synthattn.messages import printable, suggestion
+from synthattn.data.source import Record, Source, check_split, fingerprint_of
+from synthattn.messages import printable
 
 TURNS = 20
-"""Few: a text is read on across records, and where a turn ends is another source's."""
+"""Number of stretches in which a split takes turns: few, since texts go on across records."""
 
 
-class Joined:
-    """The splits that all sources have: for training the records of the first source, then of the second, and so on;
-    others in turns, a stretch of each, so that the beginning of a split, which may be all that is looked at, is like
-    the whole.
+class JoinedSources:
+    """A source with the splits that all of several sources have.
 
-    Records keep the columns of their own source. Messages begin with its name, since files of different folders are
-    mostly called the same. A split that only some have is left out and noted: held-out records of one source alone
-    would not be those of the whole. Where no validation split remains, ``HeldOut`` cuts one from all.
+    Training records come from the first source, then from the second, and so on. Other splits take turns, a stretch of
+    each source, so that the beginning of a split is like the whole.
+
+    Records keep the columns of their own source. Messages begin with its name, since files of different folders often
+    have equal names. A split that only some sources have is left out and noted, because it would not represent the
+    whole. Where no validation split remains, ``HeldOut`` cuts one from all sources.
 
     Args:
-        name: what the user wrote.
-        sources: at least one.
+        name: the text that the user wrote.
+        sources: one or more sources.
     """
 
     def __init__(self, name: str, sources: Sequence[Source]) -> None:
@@ -36,7 +35,7 @@ class Joined:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Those of all sources, and which of their splits are left out."""
+        """Notes of all sources, and the splits that are left out."""
         found = [_of(source, note) for source in self.sources for note in source.notes]
         for source in self.sources:
             others = [split for split in source.splits if split not in self.splits]
@@ -45,16 +44,14 @@ class Joined:
         return tuple(found)
 
     def read(self, split: str) -> Iterator[Record]:
-        if split not in self.splits:
-            raise ValueError(f"{printable(self.name)} has no split {split!r}{suggestion(split, self.splits)}")
+        check_split(self, split)
         return self._read(split)
 
     def fingerprint(self) -> str:
-        state = json.dumps([TURNS, *(source.fingerprint() for source in self.sources)])
-        return hashlib.sha256(state.encode()).hexdigest()
+        return fingerprint_of(TURNS, *(source.fingerprint() for source in self.sources))
 
     def _read(self, split: str) -> Iterator[Record]:
-        if split == "train":  # what is learned from is shuffled, and may be too much to be counted first
+        if split == "train":  # training data is shuffled later, and may be too large to count first
             for source in self.sources:
                 yield from _read(source, split)
             return

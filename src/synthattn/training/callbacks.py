@@ -1,4 +1,4 @@
-"""What is kept while a run goes on: its record and its curves; and how it is stopped."""
+"""Trainer callbacks that write the record and the curves of a run, and stop the run on signals."""
 
 import contextlib
 import os
@@ -19,11 +19,11 @@ from transformers.integrations.integration_utils import rewrite_logs
 from synthattn.training import record
 
 
-class Board(TrainerCallback):
-    """Curves for TensorBoard.
+class TensorBoardCallback(TrainerCallback):
+    """Write curves for TensorBoard.
 
-    The writer of transformers has a thread which a full disk ends, and training then waits for it for ever. Here the
-    curve is lost, and the next checkpoint says that the disk is full.
+    The writer thread of transformers ends on a full disk, and training then waits for it for ever. This callback loses
+    the curve instead, and the next checkpoint reports the full disk.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,8 +42,8 @@ class Board(TrainerCallback):
             self.writer.close()
 
 
-class Keeper(TrainerCallback):
-    """Keeps the record, and stops a run that is asked to stop, or whose time is over."""
+class RecordCallback(TrainerCallback):
+    """Write the record, and stop a run on request or when its time is over."""
 
     def __init__(self, found: record.RunRecord, run: Path, minutes: float | None, checkpoint: Path | None) -> None:
         self.record, self.run, self.minutes, self.checkpoint = found, run, minutes, checkpoint
@@ -60,7 +60,7 @@ class Keeper(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         late = self.minutes is not None and self._seconds() >= 60 * self.minutes
         if args.world_size > 1:
-            # One process may hear of it a step before another, which would then wait for it for ever.
+            # A process may receive the signal a step before another, which would then wait for it for ever.
             told = self.trainer.over_processes(torch.tensor([self.interrupted, late], dtype=torch.float32))
             self.interrupted, late = (bool(count) for count in told.tolist())
         if self.interrupted or late:
@@ -77,7 +77,7 @@ class Keeper(TrainerCallback):
                 ) from error
 
     def write(self) -> None:
-        """What the trainer knows, into the record."""
+        """Copy the trainer's state into the record."""
         state = self.trainer.state
         self.record.steps = state.global_step
         self.record.best_step = state.best_global_step
@@ -95,13 +95,13 @@ class Keeper(TrainerCallback):
 
 
 @contextlib.contextmanager
-def interruptible(keeper: Keeper) -> Iterator[None]:
-    """Ctrl-C, or a scheduler's signal to end, lets the step end and saves; a second one does not wait."""
+def stop_on_signals(keeper: RecordCallback) -> Iterator[None]:
+    """Finish the step and save after Ctrl-C or a scheduler's signal; a second signal ends the run at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    # torchrun hands a Ctrl-C on to processes that have heard it from the terminal: these are one signal, not two.
+    # Processes of torchrun receive a Ctrl-C from the terminal and from torchrun; both count as one signal.
     grace = 1.0 if int(os.environ.get("WORLD_SIZE", "1")) > 1 else 0.0
     heard: list[float] = []
 
