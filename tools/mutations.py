@@ -211,9 +211,9 @@ def copy_tree(target: Path) -> None:
 
 def build_kernels(tree: Path) -> None:
     code = (
-        "from pathlib import Path; import hatch_build as h\n"
-        "for name, machine in h.LEVELS.items():\n"
-        "    h.compile_kernels('gcc', h.FOLDER, h.FOLDER / f'kernels.{name}.so', machine)"
+        "import platform; import hatch_build as h\n"
+        "for name, options in h.LEVELS[platform.machine()].items():\n"
+        "    h.compile_kernels(h.find_compiler(), h.FOLDER, h.FOLDER / f'kernels.{name}.so', options)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tree, check=True)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "build" / "sanitize"
-TESTS = ["tests/test_native.py", "tests/test_thin.py", "tests/test_operators.py", "tests/test_not_a_number.py"]
+TESTS = [f"tests/test_{name}.py" for name in ("native", "dropout", "thin", "operators", "not_a_number")]
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
 
 
@@ -53,7 +53,7 @@ def environment(compiler: str) -> dict[str, str]:
         # Python and torch keep memory until they exit, and torch's libraries are not instrumented.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
     }
 
 

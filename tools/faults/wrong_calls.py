@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from synthattn import SyntheticAttention, reference
 from synthattn.engine import memory_pool
+from synthattn.engine.native.dropout import kept_weights
 from synthattn.layers import ProjectedMemory
 from tools.faults.outcome import Outcome, Verdict
 
@@ -168,6 +169,7 @@ def attend_call(rng: Rng) -> Call:
     first = torch.tensor([rng.randrange(k) for _ in range(batch)])
     given["ends"] = rng.choice([None, torch.stack([first, first + 1 + (k - first - 1) // 2])])
     given |= {"q": q, "causal": rng.random() < 0.3}
+    given |= {"dropout": rng.choice([0.0, 0.4]), "seed": rng.randrange(2**62)}
     return Call("attend", given, run_attend, expect_attend)
 
 
@@ -200,7 +202,12 @@ def expect_attend(given: dict[str, Any]) -> list[Tensor]:
         allowed = allowed & (places >= first) & (places < last)
     total = total.masked_fill(~allowed, float("-inf"))
     dead = (total == float("-inf")).all(-1, keepdim=True)
-    result = total.masked_fill(dead, 0.0).softmax(-1).masked_fill(dead, 0.0) @ value
+    weights = total.masked_fill(dead, 0.0).softmax(-1).masked_fill(dead, 0.0)
+    if given["dropout"] > 0.0:
+        batch, heads, q, k = total.shape
+        kept = kept_weights(given["dropout"], given["seed"], (batch, heads, q, k))
+        weights = weights * kept / (1.0 - given["dropout"])
+    result = weights @ value
     leaves = [t for t in (value, bias, weight, *queries, *keys) if t is not None]
     return [result.detach(), *torch.autograd.grad(result.sum(), leaves)]
 

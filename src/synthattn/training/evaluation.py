@@ -145,7 +145,7 @@ def merged(groups: Mapping[str, Mapping[str, Scored]]) -> dict[str, Scored]:
 
 
 def score(metrics: Sequence[Metric], answers: Sequence[Any], asked: Sequence[Example]) -> dict[str, Scored]:
-    """Score predictions against the references of the examples by all metrics."""
+    """MetricValue predictions against the references of the examples by all metrics."""
     if not answers:
         raise ValueError("nothing to score: the split has no examples")
     references = [example.reference for example in asked]
