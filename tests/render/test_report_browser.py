@@ -50,7 +50,7 @@ def test_everything_is_drawn(tmp_path):
 
 def test_mixtures_are_drawn(tmp_path):
     results = sample_results(layers=2, count=3, size=5)
-    results.variants = results.variants[-3:]
+    results.rows = results.variants[-3:]
     attention = part(drawn(results, tmp_path), "attention")
     assert attention.count("--share") == 3 * 2 * 2 * 3
 

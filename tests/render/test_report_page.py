@@ -76,7 +76,7 @@ def test_size_of_a_large_comparison():
 @pytest.mark.parametrize("missing", [f.name for f in dataclasses.fields(Variant) if f.name != "attention"])
 def test_every_field_of_a_variant_may_be_missing(missing):
     results = sample_results(layers=1, count=1, size=2, points=3)
-    results.variants = [*results.variants[:2], results.variants[-1]]  # the last one has failed
+    results.rows = [*results.variants[:2], results.variants[-1]]  # the last one has failed
     empty = getattr(Variant("vanilla"), missing)
     for variant in results.variants:
         setattr(variant, missing, empty)
