@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench sanitize faults clean
+.PHONY: setup demo test lint docs bench sanitize faults clean
 
 setup: .venv/ready
 
@@ -28,6 +28,14 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
+# The documentation as a site in site/, with warnings as errors. Reads the sources and needs no network.
+docs: .venv/ready-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+.venv/ready-docs: .venv/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[docs]'
+	touch $@
+
 # Speed and memory beside other libraries, on this machine. All of it takes hours on two cores; synthattn bench -h says how
 # to choose a part.
 bench: setup
@@ -42,4 +50,4 @@ faults: setup
 	$(BIN)/python -m tools.faults
 
 clean:
-	rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv dist build site .pytest_cache .ruff_cache .hypothesis

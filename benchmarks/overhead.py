@@ -22,7 +22,7 @@ from synthattn.data.batching import TokenBatches
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training.model import build, configuration
 from synthattn.training.prepare import Prepared
-from synthattn.training.progress import Quiet
+from synthattn.training.progress import Display
 from synthattn.training.run import decided_fields, plan, prepare_data, train
 from synthattn.training.settings import Settings, from_dict
 from synthattn.training.trainer import smoothed_loss
@@ -87,7 +87,7 @@ def bare(settings: Settings, prepared: Prepared) -> Iterator[float]:
         started = time.perf_counter()
 
 
-class Turns(Quiet):
+class Turns(Display):
     """Is told of every step of the run, and lets the bare loop make as many after each turn."""
 
     def __init__(self, other: Iterator[float]) -> None:

@@ -107,7 +107,7 @@ def test_what_is_interrupted_leaves_nothing_behind(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cache.made_once("things", "one", fail)
+        cache.cached_folder("things", "one", fail)
     assert list((tmp_path / "things").iterdir()) == []
     calls = []
 
@@ -115,7 +115,7 @@ def test_what_is_interrupted_leaves_nothing_behind(tmp_path, monkeypatch):
         calls.append(1)
         (folder / "all").write_text("made")
 
-    first, second = (cache.made_once("things", "one", make) for _ in range(2))
+    first, second = (cache.cached_folder("things", "one", make) for _ in range(2))
     assert calls == [1]
     assert first == second
     assert (first / "all").read_text() == "made"
@@ -137,7 +137,7 @@ def test_what_has_a_name_is_on_the_disk(tmp_path, monkeypatch):
             (folder / name).write_text("made")
 
     monkeypatch.setattr(os, "fsync", fsync)
-    folder = cache.made_once("things", "one", make)
+    folder = cache.cached_folder("things", "one", make)
     names = ("one.bin", "part/two.bin", "part", ".")
     assert [(folder / name).stat().st_ino for name in names] == synced
 
@@ -145,7 +145,7 @@ def test_what_has_a_name_is_on_the_disk(tmp_path, monkeypatch):
 TWO = """
 import sys, time
 from pathlib import Path
-from synthattn.data.cache import made_once
+from synthattn.data.cache import cached_folder
 place = Path(sys.argv[1])
 
 def make(folder):
@@ -154,7 +154,7 @@ def make(folder):
         time.sleep(0.01)
     (folder / "made").write_text(sys.argv[2])
 
-print((made_once("things", "one", make) / "made").read_text())
+print((cached_folder("things", "one", make) / "made").read_text())
 """
 
 
@@ -179,7 +179,7 @@ def test_other_processes_wait_for_what_is_being_made(tmp_path, monkeypatch):
 
 
 def test_without_locks_the_first_to_be_ready_counts(tmp_path, monkeypatch):
-    """As in some network file systems."""
+    """Some network file systems have no locks."""
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path))
 
     def refuse(*_):
@@ -191,8 +191,8 @@ def test_without_locks_the_first_to_be_ready_counts(tmp_path, monkeypatch):
         (folder / "made").write_text("other")
 
     def make(folder):
-        cache.made_once("things", "one", other)
+        cache.cached_folder("things", "one", other)
         (folder / "made").write_text("own")
 
-    assert (cache.made_once("things", "one", make) / "made").read_text() == "other"
+    assert (cache.cached_folder("things", "one", make) / "made").read_text() == "other"
     assert [path.name for path in (tmp_path / "things").iterdir()] == ["one"]

@@ -1,10 +1,13 @@
 """Generated reports and conversations: what the target says can be found in the input."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
-from synthattn.data.builtin import open_builtin
+from synthattn.data.builtin import BUILTINS, open_builtin
 from synthattn.data.builtin.dialogue import _TOPICS
 
 
@@ -84,3 +87,57 @@ def test_replies_follow_from_persona_and_history(chats):
 def test_turns_alternate(chats):
     # The other one speaks first and last.
     assert all(len(fields["history"]) % 2 == 1 for split in chats.values() for fields in split)
+
+
+def test_bytes_do_not_depend_on_the_process():
+    code = (
+        "import hashlib; from synthattn.data.builtin import open_builtin\n"
+        "for name in ('grammar-de?size=300', 'summaries?size=300', 'dialogue?size=300'):\n"
+        "    s = open_builtin(name)\n"
+        "    content = repr([r for p in s.splits for r in s.read(p)]).encode()\n"
+        "    print(hashlib.sha256(content).hexdigest(), s.fingerprint())"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+def test_fingerprints_tell_seeds_and_sizes_apart():
+    names = ["grammar-de", "grammar-de?seed=1", "grammar-de?size=7", "summaries", "dialogue"]
+    assert len({open_builtin(name).fingerprint() for name in names}) == len(names)
+    assert open_builtin("grammar-de?seed=0&size=20000").fingerprint() == open_builtin("grammar-de").fingerprint()
+
+
+def test_records_say_where_they_stand():
+    source = open_builtin("grammar-de?size=20")
+    records = list(source.read("train"))
+    assert len(records) == 20
+    assert records[16].where == "builtin:grammar-de, example 17"
+    assert source.name == "grammar-de?size=20"
+    assert "seed 0, 20 for training" in source.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gramar-de", "there is no built-in data 'gramar-de'; did you mean grammar-de?"),
+        ("zzz", f"there is no built-in data 'zzz'; choose from {', '.join(sorted(BUILTINS))}"),
+        ("grammar-de?sise=3", "grammar-de has no option 'sise'; did you mean size?"),
+        ("docs?seed=3", "docs has no option 'seed'; it has none"),
+        ("grammar-de?size=many", "size of grammar-de must be a whole number, got 'many'"),
+        ("grammar-de?size=0", "grammar-de needs a size of at least 1, got 0; such as grammar-de?size=1000"),
+    ],
+)
+def test_errors(name, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        open_builtin(name)
+    assert str(error.value) == message
+
+
+def test_unknown_split():
+    with pytest.raises(ValueError, match="has no split 'dev'; choose from train, validation, test"):
+        next(open_builtin("grammar-de").read("dev"))

@@ -20,6 +20,7 @@ from synthattn.bench.products import products
 from synthattn.engine import compiled, input_independent, native, plain, thresholds
 from synthattn.engine.native import kernel
 from synthattn.engine.native.library import FOLDER, load
+from synthattn.engine.processor import processor
 from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.logits import Bias, Logits, LogitTerm, Product
 from synthattn.masks import Mask
@@ -197,13 +198,14 @@ def test_large_tables_fall_back_where_all_kept_keys_underflow(monkeypatch):
         assert (result is not None) == taken
 
 
-def test_gradients_of_masked_columns():
-    value = torch.randn(2, 3, 5, 7, dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize("joined", [False, True])
+def test_gradients_of_masked_features(joined):
+    features = torch.randn(3, 14, 5, dtype=torch.float64, requires_grad=True)  # 7 of each of two examples
     keep = torch.rand(2, 5) < 0.6
-    assert torch.autograd.gradcheck(lambda v: input_independent._MaskedColumns.apply(v, keep), value)
-    columns = input_independent._MaskedColumns.apply(value, keep)
-    torch.testing.assert_close(columns[..., :14], input_independent._heads_first(value, keep))
-    torch.testing.assert_close(columns[1, :, 14:], keep.t().double())
+    assert torch.autograd.gradcheck(lambda f: input_independent._MaskedFeatures.apply(f, keep, joined), features)
+    found = input_independent._MaskedFeatures.apply(features, keep, joined)
+    torch.testing.assert_close(found[:, :14].view(3, 7, 2, 5), features.view(3, 7, 2, 5) * keep)
+    assert torch.equal(found[1, 14:], keep.double() if joined else torch.empty(0, 5).double())
 
 
 def test_a_digest_sees_every_change():
@@ -429,8 +431,7 @@ def test_what_the_kernel_cannot_do_goes_another_way(taken, monkeypatch):
     assert not run(dtype=torch.float64)
     assert not run("factorized_dense")
     assert not run("dense(window=5)+vanilla")
-    assert not run("vanilla")
-    assert not run("dense(bias=false)")
+    assert not run("random")
     holes = torch.zeros(2, 11, dtype=torch.bool)
     holes[0, 3] = True
     assert not run(key_padding_mask=holes)
@@ -442,6 +443,31 @@ def test_what_the_kernel_cannot_do_goes_another_way(taken, monkeypatch):
 
     product = Product(torch.randn(1, 1, 2, 3).as_subclass(Special), torch.randn(1, 2, 3))
     assert compiled.attend(call_of(Logits((product, Bias(torch.zeros(1, 2, 2)))), torch.randn(1, 1, 2, 3))) is None
+
+
+@pytest.mark.parametrize("spec", ["vanilla", "dense(bias=false)"])
+@pytest.mark.parametrize("kind", ["full", "causal", "padded", "causal left"])
+def test_a_lone_product_equals_the_equations(taken, monkeypatch, spec, kind):
+    monkeypatch.setattr(thresholds, "PRODUCT_LOGITS", {processor(): 0})
+    layer, exact = layer_and_exact(spec, max_length=73)
+    assert_exact(layer, exact, tokens(71), **ends(71, kind))
+    assert taken == [True, True]
+
+
+def test_a_lone_product_goes_where_it_is_faster(taken, monkeypatch):
+    def run(spec: str, **arguments: Any) -> bool:
+        taken.clear()
+        make(spec, torch.float32, **arguments)(tokens(dtype=torch.float32))
+        return any(taken)
+
+    for limits, expected in (({}, False), ({processor(): 363}, True), ({processor(): 364}, False)):
+        monkeypatch.setattr(thresholds, "PRODUCT_LOGITS", limits)  # there are 3 * 11 * 11 = 363 logits
+        assert run("vanilla") == expected
+        assert run("dense(bias=false)") == expected
+        # Torch's kernel has no dropout on the CPU, and needs queries as wide as values.
+        assert run("vanilla", dropout=0.1)
+        wide = Logits((Product(torch.randn(1, 3, 2, 13), torch.randn(1, 3, 7, 13)),))
+        assert compiled.attend(call_of(wide, torch.randn(1, 3, 7, 5))) is not None
 
 
 def test_without_the_kernel_torch_does_it(monkeypatch):

@@ -1,5 +1,6 @@
 """The operators of torch that the kernels are: every argument is checked, any strides are read, tracing knows them."""
 
+import math
 import re
 from typing import Any
 
@@ -30,6 +31,8 @@ def arguments(**changes: Any) -> dict[str, Any]:
         "ends": torch.tensor([[0, 2], [K, 6]]),
         "q": Q,
         "causal": False,
+        "dropout": 0.0,
+        "seed": 0,
     }
     return given | changes
 
@@ -110,6 +113,8 @@ def test_any_strides_are_read():
         ({"keys": [torch.zeros(B, H, K, F).half()]}, "keys[0] must be a dense float32 tensor on the CPU, got float16"),
         ({"q": 0}, "the number of queries must be at least 1, got 0"),
         ({"q": 2**40}, "queries[0] must have shape"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
+        ({"dropout": math.nan}, "dropout must be at least 0 and below 1, got nan"),
         (
             {"ends": torch.tensor([[0, 2], [K, K + 1]])},
             "ends must lie in order between 0 and 7, got 2 and 8 for example 1",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from synthattn.data import files
-from synthattn.data.first import First
+from synthattn.data.first_records import FirstRecords
 from synthattn.data.folder import FolderSource, arrange
 from synthattn.data.holdout import HeldOut, content_hash
 from synthattn.data.hub import HubName, HubSource, parse_hub_name
@@ -686,13 +686,13 @@ def test_what_is_there_is_not_cut(tmp_path: Path):
 def test_the_first_records_of_large_data(tmp_path: Path):
     lines = [f"line {n}" for n in range(300)]
     source = open_source(str(make(tmp_path, {"train.txt": "\n".join(lines), "test.txt": "a\nb\nc\n"})))
-    first = First(source, 2)
+    first = FirstRecords(source, 2)
     assert read_all(first) == {"train": [{"text": "line 0"}, {"text": "line 1"}], "test": fields(source, "test")}
     assert (first.name, first.splits) == (source.name, source.splits)
     assert first.notes[-1] == "of train, the first 2 records are read"
-    assert len({source.fingerprint(), first.fingerprint(), First(source, 3).fingerprint()}) == 3
-    assert fields(First(source, 999), "train") == fields(source, "train")
-    held = HeldOut(First(source, 200), every=7)
+    assert len({source.fingerprint(), first.fingerprint(), FirstRecords(source, 3).fingerprint()}) == 3
+    assert fields(FirstRecords(source, 999), "train") == fields(source, "train")
+    held = HeldOut(FirstRecords(source, 200), every=7)
     found = fields(held, "train") + fields(held, "validation")
     assert sorted(row["text"] for row in found) == sorted(lines[:200]), "what is held out is of these, too"
 
@@ -742,7 +742,7 @@ class DatasetNotFoundError(FileNotFoundError):
 
 
 class FakeHub(types.ModuleType):
-    """As much of ``datasets`` as is used."""
+    """A stand-in for the used part of ``datasets``."""
 
     def __init__(self) -> None:
         super().__init__("datasets")

@@ -267,7 +267,7 @@ def test_multirc_groups_answers_by_question():
 
 
 def test_multirc_of_the_hub_groups_answers_by_question():
-    """Of two questions the second has a wrong answer: one of two is right, though three of four answers are."""
+    """One of two questions counts as right, though three of four answers are right."""
     task = find_task("multirc")
     asked = [
         example
@@ -291,7 +291,7 @@ def test_multirc_of_the_hub_groups_answers_by_question():
 
 
 def test_record_is_trained_on_every_answer_and_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As in T5: each way to write the entity is learned, a question is scored once, against all of them."""
+    """Every spelling of an entity is learned, and a question is scored once against all of them, as in T5."""
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     fields = {
         "passage": "Costa scored.",

@@ -1,6 +1,6 @@
-"""Look at a folder of well-known data sets, each for the task that it is made for: ``check_data.py FOLDER``.
+"""Check a folder of well-known data sets, each for its usual task: ``check_data.py FOLDER``.
 
-Data sets that are not there are left out. A line for each: splits, examples, longest texts, and how many complaints.
+Missing data sets are skipped. The script prints a line per data set: splits, examples, and numbers of complaints.
 """
 
 import sys
@@ -11,7 +11,7 @@ from synthattn.data.open import open_source, parse_columns, with_columns
 from synthattn.tasks import find_task
 from synthattn.tasks.report import Report, examine
 
-# Folder, task, columns.
+# Folders with their tasks and columns.
 SETS = [
     ("multi30k", "translation", "source=en,target=de"),
     ("wmt14_mini_en_de", "translation", ""),

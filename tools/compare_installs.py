@@ -1,10 +1,9 @@
-"""Compare the speed of two versions of this package, which take turns in one run.
+"""Compare the speed of two versions of this package, which take turns in one process each.
 
-``python tools/compare_installs.py OLD NEW`` takes the ``src`` folders of two checkouts with compiled kernels. It prints
-for each case the time of OLD divided by that of NEW: below 1, NEW is slower. Run it on a quiet machine. A case is timed
-in rounds; in each, both versions run it, first one and then the other. The ratio is the median over rounds. Cases below
-``--least`` are then measured again with more rounds, all of them and once: the second figure is the one that counts,
-because the lowest of many noisy figures are low by chance as well.
+``python tools/compare_installs.py OLD NEW`` takes the ``src`` folders of two checkouts with compiled kernels. For each
+case, it prints the time of OLD divided by the time of NEW; below 1, NEW is slower. Run it on a quiet machine. In each
+round, both versions run the case. The ratio is the median over rounds. Cases below ``--least`` are measured once more
+with more rounds, and the second ratio counts: the lowest of many noisy ratios are also low by chance.
 """
 
 import argparse
@@ -24,7 +23,7 @@ SPECS = (
 )
 MASKS = ("full", "causal", "padded")
 SECONDS = 0.15
-"""How long a version runs a case in each round."""
+"""Seconds that a version runs a case in each round."""
 
 
 def cases(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -42,7 +41,7 @@ def cases(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 class Worker:
-    """A process with one version of the package."""
+    """A process that runs one version of the package."""
 
     def __init__(self, source: str) -> None:
         environment = os.environ | {"PYTHONPATH": source, "GOMP_SPINCOUNT": "10000"}

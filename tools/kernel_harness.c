@@ -214,7 +214,7 @@ static void run_kernels(const Case *c, Attention *a) {
     float *kept = c->kept ? memory(pairs * blocks * ROWS * STRIDE * 4) : NULL;
     float *kept_peaks = c->kept ? memory(pairs * blocks * ROWS * 4) : NULL;
     Problem p = {.batch = c->batch, .heads = c->heads, .q = c->q, .k = c->k, .products = a->products,
-                 .causal = c->causal, .threads = c->threads, .query = query, .key = key, .scale = a->scale,
+                 .causal = c->causal, .threads = c->threads, .factor = 1, .query = query, .key = key, .scale = a->scale,
                  .value = a->value.rows, .bias = a->bias.rows, .weight = a->weight, .first = a->first,
                  .last = a->last};
     p.workspace = workspace_of(&p, 0);

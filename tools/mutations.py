@@ -144,10 +144,31 @@ MUTATIONS = [
     ),
     Mutation(
         "the bootstrap is not paired",
-        "src/synthattn/compare/statistics.py",
+        "src/synthattn/metrics/base.py",
         "np.random.default_rng(0)",
         "np.random.default_rng()",
         "tests/compare/test_statistics.py",
+    ),
+    Mutation(
+        "scores on other examples are compared",
+        "src/synthattn/compare/collect.py",
+        "data[0] == data[1] and splits[0]",
+        "splits[0]",
+        "tests/paper/test_evidence.py tests/compare/test_collect.py",
+    ),
+    Mutation(
+        "the checksums of a seal are not compared",
+        "src/synthattn/training/checkpoints.py",
+        "file.stat().st_size != size or _checksum(file) != checksum",
+        "file.stat().st_size != size",
+        "tests/training/test_checkpoints.py",
+    ),
+    Mutation(
+        "a high perplexity is good",
+        "src/synthattn/metrics/perplexity.py",
+        "higher_is_better = False",
+        "higher_is_better = True",
+        "tests/test_metrics.py",
     ),
 ]
 
@@ -190,9 +211,9 @@ def copy_tree(target: Path) -> None:
 
 def build_kernels(tree: Path) -> None:
     code = (
-        "from pathlib import Path; import hatch_build as h\n"
-        "for name, machine in h.LEVELS.items():\n"
-        "    h.compile_kernels('gcc', h.FOLDER, h.FOLDER / f'kernels.{name}.so', machine)"
+        "import platform; import hatch_build as h\n"
+        "for name, options in h.LEVELS[platform.machine()].items():\n"
+        "    h.compile_kernels(h.find_compiler(), h.FOLDER, h.FOLDER / f'kernels.{name}.so', options)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tree, check=True)
 

@@ -1,7 +1,7 @@
 """Run the kernels under the address and undefined-behaviour sanitizers.
 
-``make sanitize`` compiles the kernels with both, into ``build/sanitize``, and runs their tests and the campaign of
-wrong calls with them. A finding ends the process that has it, and with it the command. Needs gcc, on Linux.
+``make sanitize`` compiles the kernels with both sanitizers into ``build/sanitize``, and runs the tests of the kernels
+and the campaign of wrong calls with them. A finding ends the command. This needs gcc on Linux.
 """
 
 import argparse
@@ -16,12 +16,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "build" / "sanitize"
-TESTS = ["tests/test_native.py", "tests/test_thin.py", "tests/test_operators.py", "tests/test_not_a_number.py"]
+TESTS = [f"tests/test_{name}.py" for name in ("native", "dropout", "thin", "operators", "not_a_number")]
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
 
 
 def pytest_configure(config: Any) -> None:
-    """Turn the memory pool off in the tests, which load this file as a plugin: each tensor has bounds of its own."""
+    """Disable the memory pool in tests, which load this file as a plugin, so that each tensor has bounds."""
     from synthattn.engine import memory_pool
 
     memory_pool.UNIT = 2**60
@@ -40,20 +40,20 @@ def compile_with_sanitizers(compiler: str) -> None:
 
 
 def environment(compiler: str) -> dict[str, str]:
-    """The variables of a process whose kernels are those with sanitizers."""
+    """Return the environment of a process that loads the kernels with sanitizers."""
     found = [
         subprocess.run(
             [compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True
         ).stdout.strip()
-        for name in ("libasan.so", "libstdc++.so.6")  # the second so that torch's exceptions are let through
+        for name in ("libasan.so", "libstdc++.so.6")  # the second library lets torch's exceptions through
     ]
     return os.environ | {
         "SYNTHATTN_KERNELS": str(TARGET),
         "LD_PRELOAD": " ".join(found),
-        # Python and torch keep memory until they end, and torch's libraries are not instrumented.
+        # Python and torch keep memory until they exit, and torch's libraries are not instrumented.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
     }
 
 

@@ -1,11 +1,11 @@
-"""Put the table, the answer and the picture of a comparison into the README, or keep one in another folder of docs.
+"""Write table, answer and picture of a comparison into the README or into another folder of docs.
 
     python tools/update_readme.py RUN
     python tools/update_readme.py RUN docs/multi30k
 
-What the README says about results is made by this from ``RUN/results.json``, which is kept in ``docs/demo`` without
-its pictures of attention; a test makes it again and compares. So it does with the table of another folder. The answer
-is made anew from the figures, so that ``docs/demo`` itself may be RUN when its words have changed.
+The results in the README come from ``RUN/results.json``, which is copied to ``docs/demo`` without its pictures of
+attention. A test repeats this and compares the results, for other folders too. The answer is computed again from the
+figures, so RUN may be ``docs/demo`` itself when the wording has changed.
 """
 
 import dataclasses
@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 from synthattn.compare.page import markdown, picture
+from synthattn.compare.results import Results, load
 from synthattn.compare.table import most_important
 from synthattn.compare.verdict import answer
 from synthattn.render.markdown import grid
 from synthattn.render.numbers import duration
-from synthattn.render.results import Results, load
 from synthattn.render.table import plain
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +28,7 @@ LEFT_OUT = ("Cache",)
 
 
 def part(results: Results) -> str:
-    """The table with what matters most, and the answer."""
+    """Return the table with the main columns, and the answer."""
     shown = most_important(results, *LEFT_OUT)
     heads = [column.head.lower() + (f" ({column.unit})" if column.unit == "MB" else "") for column in shown.columns]
     rows = [
@@ -42,22 +42,22 @@ def part(results: Results) -> str:
 
 
 def slim(results: Results) -> Results:
-    """Without what the README does not show."""
+    """Return results without the fields that the README does not show."""
     variants = [
         dataclasses.replace(variant, heads=[], histograms=[], loss_curve=[], validation_curve=[], samples=[])
         for variant in results.variants
     ]
-    return dataclasses.replace(results, variants=variants, samples=[])
+    return dataclasses.replace(results, rows=variants, samples=[])
 
 
 def without_folders(text: str, source: str) -> str:
-    """Paths of the machine are of no use to others: data goes by its name."""
+    """Remove paths of the machine from a text; data is called by its name."""
     place = Path(source)
     return re.sub(r" --output [^ \"]+", "", text.replace(source, place.name) if place.is_absolute() else text)
 
 
 def page(results: Results) -> str:
-    """Of a comparison that is kept: what was asked, the answer, the table."""
+    """Return the page of a comparison: the command, the answer and the table."""
     said = "\n".join(f"> {paragraph}\n>" for paragraph in results.answer).removesuffix("\n>")
     took = f"{results.hardware['cores']} cores, {duration(results.seconds)}"
     title = f"# {results.task}: {Path(results.data).name}, {results.facts['training']}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from synthattn.layers import SyntheticAttention
     from synthattn.synthesizers import Spec, parse
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = ["Spec", "SyntheticAttention", "__version__", "parse", "replace_attention"]
 

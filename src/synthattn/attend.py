@@ -8,7 +8,7 @@ lists them in the order in which they are asked:
 kept_weights       no logit depends on the input, and the parameters have not changed since the last call
 input_independent  no logit depends on the input: one product per head for the whole batch
 windowed           the logits are a local window
-compiled           sums of products and biases: float32 on the CPU, where the kernel was compiled
+compiled           products, and sums of them with biases: float32 on the CPU, where the kernel was compiled
 sdpa               one product, or one with a bias that needs no gradient: torch's fused kernel
 plain              everything else, in chunks
 =================  ===================================================================================

@@ -1,4 +1,4 @@
-"""Functions that messages to users share."""
+"""Functions for messages to users."""
 
 import difflib
 import json
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 LISTED = 30
-"""Names that a message lists at most."""
+"""Maximum number of names in a message."""
 LONGEST_NAME = 100
-"""Characters of the longest name that is compared with others: the comparison is quadratic in them."""
+"""Maximum length of a name that is compared with others; the comparison takes quadratic time."""
 MOST_COMPARED = 2000
-"""Names that a mistyped one is compared with at most."""
+"""Maximum number of names that a mistyped one is compared with."""
 
 # Control characters; line and paragraph separators, which end a line; embeddings, overrides and isolates of the
 # direction of writing, which reorder what follows; and halves of surrogate pairs, which cannot be encoded.
@@ -20,10 +20,10 @@ _NOT_PRINTABLE_BUT_LINES = re.compile(f"(?![\n\t]){_NOT_PRINTABLE.pattern}")
 
 
 def printable(text: str, lines: bool = False) -> str:
-    """Return the text with every character that could control a terminal or a page as a visible escape.
+    """Return the text with visible escapes for characters that could control a terminal or a page.
 
-    Text from outside may hold anything: a label that clears the screen, a path with a line feed, a name that is written
-    from right to left. ``\\x1b`` or ``\\u202e`` then stands in its place. Ordinary text is returned as it is.
+    Labels, paths and names from outside may clear the screen, contain a line feed or reverse the direction of writing.
+    Such characters become ``\\x1b`` or ``\\u202e``. Ordinary text is returned unchanged.
 
     Args:
         text: any text.
@@ -34,25 +34,25 @@ def printable(text: str, lines: bool = False) -> str:
 
 
 def printable_json(value: Any, indent: int) -> str:
-    """Return JSON in which the characters that ``printable`` escapes are escaped as JSON does it: it reads the same."""
+    """Return JSON with JSON escapes for the characters that ``printable`` escapes, so that it reads back equal."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return _NOT_PRINTABLE_BUT_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def listed(names: Iterable[str], most: int = LISTED) -> str:
-    """Join names by commas; of very many the first ones, and the number of the others."""
+    """Join names by commas; after ``most`` names, give the number of the others."""
     every = list(names)
     more = f" and {len(every) - most:,} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more
 
 
 def shortened(text: str, width: int = 80) -> str:
-    """Return the text, or its beginning and three dots where it is longer than ``width``."""
+    """Return the text, cut to ``width`` with three dots at the end if it is longer."""
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error message about an unknown name: the closest names, or a list of the known ones."""
+    """Return the end of an error message about an unknown name: close names, or a list of known ones."""
     names = sorted(known)
     if not names:
         return "; it has none"
@@ -63,6 +63,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether there was not enough memory, on any device; torch says so in words, on a CPU in words alone."""
+    """Return True if an error means that memory ran out, on any device. On a CPU, only torch's text tells."""
     text = str(error)
     return isinstance(error, MemoryError) or "can't allocate memory" in text or "out of memory" in text

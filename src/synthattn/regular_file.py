@@ -1,4 +1,4 @@
-"""Opening files that must be files, not pipes or devices."""
+"""Open files that must be regular files, not pipes or devices."""
 
 import io
 import stat
@@ -8,9 +8,9 @@ _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a so
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file to read its bytes.
+    """Open a regular file for reading bytes.
 
-    A pipe or a device is refused: the program would wait for it, and could not read it a second time.
+    Pipes and devices are refused: reading them would block, and they cannot be read twice.
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):

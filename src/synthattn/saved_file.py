@@ -1,6 +1,6 @@
-"""Read JSON and YAML files that were written earlier, by this package or by somebody else.
+"""Read JSON and YAML files that were written earlier, by this package or by another program.
 
-Whatever is in such a file, reading it either succeeds or raises a ``ValueError`` of one line that names the file.
+Reading any file either succeeds or raises a one-line ``ValueError`` that names the file.
 """
 
 import dataclasses
@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 DEEPEST = 100
-"""Levels of lists and objects that a file may nest. A fixed number: Python's own limit depends on who calls."""
+"""Maximum nesting of lists and objects in a file; fixed, because Python's own limit depends on the caller."""
 
 T = TypeVar("T")
 
 
 def read_json(file: Path) -> Any:
-    """Return the value that a JSON file holds."""
+    """Return the value of a JSON file."""
     return _read(file, json.loads, "valid JSON")
 
 
 def read_yaml(file: Path) -> Any:
-    """Return the value that a YAML file holds. Tags that would make Python objects are refused."""
+    """Return the value of a YAML file. Tags that would create Python objects are refused."""
     import yaml
 
     def load(text: str) -> Any:
         try:
-            # A few lines of aliases can stand for more values than any memory holds.
+            # A few lines of aliases can stand for more values than fit into memory.
             alias = next((e.anchor for e in yaml.parse(text, yaml.SafeLoader) if isinstance(e, yaml.AliasEvent)), None)
             if alias is not None:
                 raise ValueError(f"it uses an alias, *{alias}; write its value out")
@@ -54,14 +54,14 @@ def _read(file: Path, parse: Callable[[str], Any], form: str) -> Any:
 
 
 def one_line(error: BaseException, longest: int = 300) -> str:
-    """Return the message of an error without line breaks; the middle of a long one is left out."""
+    """Return an error's message without line breaks; the middle of a long message is left out."""
     text = " ".join(str(error).split()) or type(error).__name__
     half = longest // 2
     return text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
 
 
 def nests_deeper(value: Any, levels: int) -> bool:
-    """Return whether lists and objects contain each other more than ``levels`` deep."""
+    """Return True if lists and objects are nested more than ``levels`` deep."""
     layer = [value]
     for _ in range(levels + 1):
         layer = [
@@ -77,13 +77,13 @@ def nests_deeper(value: Any, levels: int) -> bool:
 
 
 def read_dataclass(kind: type[T], file: Path, problem: str, required: Collection[str] = ()) -> T:
-    """Read a dataclass that was written with ``dataclasses.asdict`` as JSON, checking the type of every field.
+    """Read a dataclass that was saved with ``dataclasses.asdict`` as JSON, and check the type of every field.
 
     Args:
         kind: a dataclass, whose fields may be dataclasses.
-        file: a JSON file. Fields that it lacks get their defaults.
-        problem: what to say of a file that has another form, such as ``"is damaged"``.
-        required: fields that must be in the file even though they have a default.
+        file: a JSON file. Missing fields get their defaults.
+        problem: the message for a file of another form, such as ``"is damaged"``.
+        required: fields that must be in the file although they have a default.
     """
     try:
         found = read_json(file)
@@ -96,7 +96,7 @@ def read_dataclass(kind: type[T], file: Path, problem: str, required: Collection
 
 
 def restore(kind: type[T], value: Any) -> T:
-    """Make a dataclass of what ``dataclasses.asdict`` and JSON made of it, checking the type of every field."""
+    """Create a dataclass from the JSON form of ``dataclasses.asdict``, and check the type of every field."""
     try:
         return _restored(kind, value, "")
     except _MismatchError as error:
@@ -105,7 +105,7 @@ def restore(kind: type[T], value: Any) -> T:
 
 
 class _MismatchError(Exception):
-    """The path of a value inside a file, and the problem with it."""
+    """The path of a value inside a file, and its problem."""
 
 
 def _restored(hint: Any, value: Any, path: str) -> Any:
@@ -137,7 +137,7 @@ def _one_of(hints: tuple[Any, ...], value: Any, path: str) -> Any:
         try:
             return _restored(hint, value, path)
         except _MismatchError as error:
-            if len(error.args[0]) > len(path):  # the kind is the right one, something inside it is not
+            if len(error.args[0]) > len(path):  # this type is the right one, but a value inside it is not
                 raise
     raise _MismatchError(path, f"must be {' or '.join(_word(hint) for hint in hints)}, got {_shown(value)}")
 

@@ -1,4 +1,4 @@
-"""The consoles that everything is printed through: text from outside cannot control the terminal."""
+"""Console for all output, on which text from outside cannot control the terminal."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,16 +11,16 @@ from synthattn.messages import printable
 
 
 class SafeConsole(Console):
-    """A console without mark-up, on which characters that would control the terminal are visible escapes.
+    """A console without mark-up that shows control characters as visible escapes.
 
-    Colours are given as styles, never inside of texts: square brackets in a path or a label stay what they are.
+    Colours are passed as styles, never inside texts, so square brackets in a path or a label are printed as they are.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        # Before widths are measured, so that a column has room for the escapes.
+        # Escape before widths are measured, so that a column has room for the escapes.
         return super().render_str(printable(text, lines=True), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

@@ -155,7 +155,10 @@ def test_what_is_wrong_is_not_timed(monkeypatch):
     monkeypatch.setattr(layers, "D_MODEL", 32)
     monkeypatch.setattr(layers, "HEADS", 4)
     honest = layers.SyntheticAttention.forward
-    wrong = lambda self, *args, **kwargs: honest(self, *args, **kwargs) * 1.001  # noqa: E731
+
+    def wrong(self: layers.SyntheticAttention, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return torch.as_tensor(honest(self, *args, **kwargs)) * 1.001
+
     monkeypatch.setattr(layers.SyntheticAttention, "forward", wrong)
     for mode in ("eval", "train"):
         with pytest.raises(ValueError, match=r"the output is off the reference by 1\.0e-03, more than 1e-04"):

@@ -4,7 +4,7 @@ import base64
 import math
 import random
 
-from synthattn.render.results import (
+from synthattn.compare.results import (
     Difference,
     Heads,
     Histogram,
@@ -140,7 +140,7 @@ def sample_results(layers: int = 2, count: int = 4, size: int = 16, points: int 
             "The dot product can be left out here at a price: dense loses 1.6 BLEU and trains 1.08 times as fast.",
             "A mixture is better than the dot product alone: random+vanilla gains 1.2 BLEU and costs 9 % of the speed.",
         ],
-        variants=variants,
+        rows=variants,
         metrics={
             "BLEU": Metric("sacrebleu's BLEU with 13a tokens, case kept", True),
             "chrF": Metric("character n-grams up to 6, beta 2", True),

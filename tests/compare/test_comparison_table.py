@@ -10,9 +10,9 @@ import pytest
 from report_helpers import sample_results
 
 from synthattn.compare.page import markdown
+from synthattn.compare.results import Difference, Metric, Published, Results, Score, Variant
 from synthattn.compare.table import csv_table, most_important, table
 from synthattn.render.numbers import chance, digits, duration, megabytes, quantity, signed, times
-from synthattn.render.results import Difference, Metric, Published, Results, Score, Variant
 
 SMALL = Results(
     task="language modelling",
@@ -20,7 +20,7 @@ SMALL = Results(
     baseline="vanilla",
     main_metric="perplexity",
     answer=[],
-    variants=[
+    rows=[
         Variant(
             "vanilla",
             "done",

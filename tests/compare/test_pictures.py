@@ -11,7 +11,7 @@ from torch import Tensor
 
 from model_helpers import DECODING, ENCODING, KINDS, MAX_LENGTH, ids, labels_for, make
 from synthattn.compare.pictures import EDGES, pictures
-from synthattn.render.results import Heads, Histogram
+from synthattn.compare.results import Heads, Histogram
 
 LENGTHS = [7, 13, 11]
 CELLS = 5

@@ -3,7 +3,7 @@
 import pytest
 from report_helpers import sample_results
 
-from synthattn.render.results import Results, Variant, load
+from synthattn.compare.results import Results, Variant, load
 
 
 @pytest.mark.parametrize(

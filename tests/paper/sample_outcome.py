@@ -2,10 +2,21 @@
 
 import math
 import random
+from typing import Any
 
-from synthattn.paper.outcome import Look, Outcome, Part, Published, Row, Run, Speed, Verdict
+from synthattn.compare.results import (
+    Difference,
+    Histogram,
+    Look,
+    Metric,
+    PublishedNumber,
+    Results,
+    Run,
+    Score,
+    Variant,
+)
+from synthattn.paper.outcome import Outcome, Verdict
 from synthattn.render.numbers import MINUS, NOTHING, TIMES
-from synthattn.render.results import Difference, Histogram, Metric, Score
 
 PLAIN = str.maketrans({MINUS: "-", NOTHING: "none", TIMES: "x"})
 """What our numbers are written with, so that tests can be read."""
@@ -20,6 +31,40 @@ ROWS = [
     (HOSTILE, "random+vanilla", 69.8, 88.6, 2_236_416, 0.91, 40.05, 70.0, 3.79),
     ("Dense", "dense", 72.2, 88.0, 2_039_296, 1.04, 40.88, 53.0, 3.61),
 ]
+
+
+def new_row(
+    name: str,
+    key: str,
+    attention: str,
+    differs: str = "",
+    status: str = "missing",
+    reason: str = "",
+    speed: tuple[float, float, float] | None = None,
+    look: Look | None = None,
+    **fields: Any,
+) -> Variant:
+    """A row of a table."""
+    row = Variant(attention, status, reason, name=name, key=key, differs=differs, **fields)
+    if speed is not None:
+        row.training_speed, row.spread = speed[0], {"training_speed": list(speed[1:])}
+    if look is not None:
+        row.histograms_before, row.histograms = look.before, look.after
+    return row
+
+
+def new_part(
+    name: str,
+    title: str,
+    scale: str,
+    baseline: str,
+    metrics: dict[str, Metric],
+    rows: list[Variant],
+    **fields: Any,
+) -> Results:
+    """A part of a table."""
+    main = next(iter(metrics), "")
+    return Results("task", title, baseline, main, [], rows, metrics, name=name, title=title, scale=scale, **fields)
 
 
 def score(value: float, base: float | None, width: float, seeds: int) -> Score:
@@ -57,7 +102,7 @@ def runs(part: str, key: str, seeds: int) -> list[Run]:
     ]
 
 
-def news(layers: int) -> Part:
+def news(layers: int) -> Results:
     """All that a part can have; Dense has failed."""
     rng = random.Random(0)
     rows = []
@@ -65,7 +110,7 @@ def news(layers: int) -> Part:
         key = attention
         doubt = "the baseline may differ in more than its attention" if name == HOSTILE else ""
         source = OTHER if name == "Dense" else PAPER
-        row = Row(
+        row = new_row(
             name,
             key,
             attention,
@@ -78,20 +123,22 @@ def news(layers: int) -> Part:
                 "word-perplexity": score(perplexity, None if n == 0 else 71.3, 1.3, 3),
                 "token-perplexity": score(perplexity / 3, None if n == 0 else 71.3 / 3, 0.4, 3),
             },
-            speed=Speed(speed, speed - 0.03, speed + 0.02),
+            speed=(speed, speed - 0.03, speed + 0.02),
             look=look(rng, layers),
             runs=runs("news", key, 3),
             published={
-                "word-perplexity": Published(theirs, source, doubt),
-                "parameters": Published(millions, source, doubt),
-                "speed": Published(steps, source, doubt),
+                "word-perplexity": PublishedNumber(theirs, source, doubt),
+                "parameters": PublishedNumber(millions, source, doubt),
+                "speed": PublishedNumber(steps, source, doubt),
             },
         )
         if name == "Dense":
-            row = Row(name, key, attention, status="failed", reason="loss was not finite at step 311", wanted_seeds=3)
-            row.published = {"word-perplexity": Published(theirs, source)}
+            row = new_row(
+                name, key, attention, status="failed", reason="loss was not finite at step 311", wanted_seeds=3
+            )
+            row.published = {"word-perplexity": PublishedNumber(theirs, source)}
         rows.append(row)
-    return Part(
+    return new_part(
         "news",
         "News sentences of WMT",
         "cpu",
@@ -111,16 +158,16 @@ def news(layers: int) -> Part:
     )
 
 
-def topics() -> Part:
+def topics() -> Results:
     """Little of it is done: one seed, one row missing, nothing published, and another scale."""
     rows = []
     for n, (name, attention, _, accuracy, parameters, *_) in enumerate(ROWS[:3]):
         key = attention
-        row = Row(name, key, attention, status="done", parameters=parameters, runs=runs("topics", key, 1))
+        row = new_row(name, key, attention, status="done", parameters=parameters, runs=runs("topics", key, 1))
         row.scores = {"accuracy": score(accuracy, None if n == 0 else 88.1, 0.9, 1)}
         rows.append(row)
-    rows.append(Row("Linformer", "linformer", "linformer", wanted_seeds=2))
-    return Part(
+    rows.append(new_row("Linformer", "linformer", "linformer", wanted_seeds=2))
+    return new_part(
         "topics",
         "Topics",
         "tiny",
@@ -177,7 +224,7 @@ def sample_outcome(layers: int = 2) -> Outcome:
         "lm1b",
         "Table 2: language modelling",
         [news(layers), topics()],
-        list(VERDICTS),
         ["Speed is the median of 5 interleaved rounds.", f"A note with {HOSTILE} in it."],
         ["synthattn 0.4.0", "torch 2.9.0+cpu", "a processor with 2 cores"],
+        verdicts=list(VERDICTS),
     )

@@ -2,9 +2,10 @@
 
 import pytest
 
+from synthattn.compare.records import StudyRecord
+from synthattn.compare.results import Histogram
 from synthattn.paper import analysis, outcome
-from synthattn.paper.entries import Entry, place
-from synthattn.render.results import Histogram
+from synthattn.paper.evidence import place
 from synthattn.training import record
 
 EDGES = [-6.0, -4.0, -2.0, 0.0]
@@ -21,7 +22,7 @@ BLUNT = weights(0.0, 0.99, 0.01)
 
 
 def keep(results, row: str, after: list[Histogram]) -> None:
-    entry = Entry("lm1b", "cpu", "news", row, 0, "synthattn", record.Record("done"), before=EVEN, after=after)
+    entry = StudyRecord("lm1b", "cpu", "news", row, 0, "synthattn", record.RunRecord("done"), before=EVEN, after=after)
     entry.save(place(results, "lm1b", "cpu", "news", row.lower().replace(" ", "-")), {})
 
 
@@ -55,5 +56,5 @@ def test_what_nobody_would_see_decides_nothing(tmp_path):
 
 def test_nothing_was_looked_at(tmp_path):
     assert analysis.collect(tmp_path) == outcome.Outcome(
-        "analysis", analysis.TITLE, [], [], analysis.collect(tmp_path).notes
+        "analysis", analysis.TITLE, [], analysis.collect(tmp_path).notes
     )

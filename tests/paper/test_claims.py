@@ -1,21 +1,21 @@
 """Verdicts follow from numbers: made-up rows whose truth is known, and the paper's own numbers."""
 
 import pytest
+from sample_outcome import new_part, new_row
 
+from synthattn.compare.plan import ONE_ANSWER
+from synthattn.compare.results import Difference, Metric, Results, Score
 from synthattn.paper import evidence
-from synthattn.paper.claims import CLAIMS, Gap, Number, better, faster, verdicts, within
-from synthattn.paper.outcome import Part, Row, Speed
-from synthattn.paper.recipe import ONE_ANSWER, SCALES
-from synthattn.paper.recipes import TABLES, recipe
-from synthattn.render.results import Difference, Metric, Score
+from synthattn.paper.claims import CLAIMS, Claim, Gap, Number, verdicts
+from synthattn.paper.recipes import SCALES, TABLES, PaperPart, recipe
 
 
-def part(higher: bool = True, values: tuple[float, float] = (27.0, 28.0)) -> Part:
+def part(higher: bool = True, values: tuple[float, float] = (27.0, 28.0)) -> Results:
     rows = [
-        Row(name, name.lower(), name.lower(), scores={"score": Score(value, value, value, [value])})
+        new_row(name, name.lower(), name.lower(), scores={"score": Score(value, value, value, [value])})
         for name, value in zip(("A", "B"), values, strict=True)
     ]
-    return Part("here", "Here", "cpu", "A", {"score": Metric("made up", higher)}, rows)
+    return new_part("here", "Here", "cpu", "A", {"score": Metric("made up", higher)}, rows)
 
 
 def apart(low: float, high: float, seeds: int = 1):
@@ -41,7 +41,7 @@ def apart(low: float, high: float, seeds: int = 1):
     ],
 )
 def test_better(higher, low, high, judgement):
-    claim = better("B beats A.", "Table 0", "here", "B", "A")
+    claim = Claim("B beats A.", "Table 0", "here", "B", "A", "better")
     assert claim.ours(part(higher), apart(low, high))[0] == judgement
 
 
@@ -58,7 +58,7 @@ def test_better(higher, low, high, judgement):
     ],
 )
 def test_within(higher, low, high, judgement):
-    claim = within("B is nearly as good as A.", "Table 0", "here", "B", "A", 0.1)
+    claim = Claim("B is nearly as good as A.", "Table 0", "here", "B", "A", "within", 0.1)
     assert claim.ours(part(higher), apart(low, high))[0] == judgement
 
 
@@ -87,7 +87,7 @@ def above_one_answer(lows: dict[str, float]):
     ],
 )
 def test_models_that_have_learned_nothing_decide_nothing(lows, judgement, said):
-    for claim in (better("", "", "here", "B", "A"), within("", "", "here", "B", "A", 0.1)):
+    for claim in (Claim("", "", "here", "B", "A", "better"), Claim("", "", "here", "B", "A", "within", 0.1)):
         found = claim.ours(part(), above_one_answer(lows))
         assert found.judgement == judgement
         assert said in found.because
@@ -96,7 +96,7 @@ def test_models_that_have_learned_nothing_decide_nothing(lows, judgement, said):
 def test_another_row_than_the_baseline_may_have_learned_nothing():
     found = part()
     found.baseline = "C"
-    claim = better("", "", "here", "B", "A")
+    claim = Claim("", "", "here", "B", "A", "better")
     assert claim.ours(found, above_one_answer({"A": -0.1, "B": 0.1})).judgement == "holds"
     assert claim.ours(found, above_one_answer({"A": -0.1, "B": -0.1})).judgement == "undecided"
 
@@ -107,17 +107,18 @@ def test_another_row_than_the_baseline_may_have_learned_nothing():
 )
 def test_faster(speed, judgement):
     found = part()
-    found.rows[0].speed, found.rows[1].speed = Speed(1.0, 1.0, 1.0), Speed(*speed)
-    claim = faster("B is 60 % faster.", "Table 0", "here", "B", "A", 1.6)
+    found.rows[0].training_speed, found.rows[1].training_speed = 1.0, speed[0]
+    found.rows[1].spread = {"training_speed": list(speed[1:])}
+    claim = Claim("B is 60 % faster.", "Table 0", "here", "B", "A", "faster", 1.6)
     assert claim.ours(found, apart(0, 0))[0] == judgement
 
 
 def test_what_was_not_run_is_said():
     nothing = lambda row, than, metric: None  # noqa: E731
     for claim in (
-        better("", "", "here", "B", "A"),
-        within("", "", "here", "B", "A", 0.1),
-        faster("", "", "here", "B", "A", 1.0),
+        Claim("", "", "here", "B", "A", "better"),
+        Claim("", "", "here", "B", "A", "within", 0.1),
+        Claim("", "", "here", "B", "A", "faster", 1.0),
     ):
         judgement, because, runs = claim.ours(part(), nothing)
         assert (judgement, runs) == ("not run", 0)
@@ -130,10 +131,10 @@ def test_the_papers_own_numbers_are_judged(higher):
     numbers = {"A": Number(27.67, "BLEU"), "B": Number(27.57, "BLEU", "somebody, 2021")}
     printed = lambda row, metric: numbers.get(row) if metric == "score" else None  # noqa: E731
     text = "BLEU: B 27.57 (somebody, 2021), A 27.67"
-    assert better("", "", "here", "B", "A").theirs(found, printed) == (not higher, text)
-    assert within("", "", "here", "B", "A", 0.01).theirs(found, printed) == (True, text)
-    assert within("", "", "here", "B", "A", 0.001).theirs(found, printed) == (not higher, text)
-    assert better("", "", "here", "B", "C").theirs(found, printed) is None
+    assert Claim("", "", "here", "B", "A", "better").theirs(found, printed) == (not higher, text)
+    assert Claim("", "", "here", "B", "A", "within", 0.01).theirs(found, printed) == (True, text)
+    assert Claim("", "", "here", "B", "A", "within", 0.001).theirs(found, printed) == (not higher, text)
+    assert Claim("", "", "here", "B", "C", "better").theirs(found, printed) is None
 
 
 def test_shares_of_logarithms_are_of_what_they_are_of():
@@ -141,8 +142,8 @@ def test_shares_of_logarithms_are_of_what_they_are_of():
     found = part(higher=False)
     numbers = {"A": Number(1.85, "log", logarithm=True), "B": Number(1.9, "log", logarithm=True)}
     printed = lambda row, metric: numbers[row]  # noqa: E731
-    assert within("", "", "here", "B", "A", 0.04).theirs(found, printed) == (False, "log: B 1.9, A 1.85")
-    assert within("", "", "here", "B", "A", 0.06).theirs(found, printed) == (True, "log: B 1.9, A 1.85")
+    assert Claim("", "", "here", "B", "A", "within", 0.04).theirs(found, printed) == (False, "log: B 1.9, A 1.85")
+    assert Claim("", "", "here", "B", "A", "within", 0.06).theirs(found, printed) == (True, "log: B 1.9, A 1.85")
 
 
 def test_what_is_read_from_a_table_is_what_it_says(tmp_path):
@@ -169,7 +170,7 @@ def test_what_is_read_from_a_table_is_what_it_says(tmp_path):
 
 
 def test_the_test_is_named():
-    claim = better("B beats A.", "Table 0", "here", "B", "A")
+    claim = Claim("B beats A.", "Table 0", "here", "B", "A", "better")
     assert "paired bootstrap over 500 examples, one seed" in claim.ours(part(), apart(0.1, 0.9))[1]
     assert "Student's t, 3 seeds" in claim.ours(part(), apart(0.1, 0.9, seeds=3))[1]
 
@@ -180,9 +181,9 @@ def test_claims_are_about_rows_that_there_are():
         known = {part.name: part for scale in SCALES for part in recipe(table, scale).parts}
         for claim in claims:
             chosen = known[claim.part]
-            rows = [Row(row.name, row.key, row.attention, speed=Speed(9.0, 9.0, 9.0)) for row in chosen.rows]
+            rows = [new_row(row.name, row.key, row.attention, speed=(9.0, 9.0, 9.0)) for row in chosen.rows]
             names = {row.name for row in rows}
-            found = Part(claim.part, "", "cpu", chosen.baseline.name, {chosen.metrics[0]: Metric("", True)}, rows)
+            found = new_part(claim.part, "", "cpu", chosen.baseline.name, {chosen.metrics[0]: Metric("", True)}, rows)
             found.metrics |= {name: Metric("", True) for name in chosen.metrics}
             asked: set[str] = set()
 
@@ -198,6 +199,7 @@ def test_published_rows_are_those_of_the_recipes():
     """A name that is spelled otherwise would lose its number."""
     for table in TABLES:
         for part in recipe(table, "paper").parts:
+            assert isinstance(part, PaperPart)
             if part.published is not None and table != "encoding":
                 published = {row.name for row in part.published.rows}
                 ours = {row.name for row in part.rows}
@@ -210,7 +212,7 @@ def test_every_part_is_judged_by_itself():
     there.scale = "paper"
     nothing = lambda row, metric: None  # noqa: E731
     parts = [(here, apart(0.1, 0.9), nothing), (there, apart(-0.9, -0.1, seeds=3), nothing)]
-    CLAIMS["made-up"] = (better("B beats A.", "Table 0", "here", "B", "A"),)
+    CLAIMS["made-up"] = [Claim("B beats A.", "Table 0", "here", "B", "A", "better")]
     try:
         found = verdicts("made-up", parts)
     finally:

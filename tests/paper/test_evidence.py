@@ -7,14 +7,16 @@ import shutil
 import numpy as np
 import pytest
 
-from synthattn.paper import entries, evidence
-from synthattn.paper.entries import Entry, place, without_folders
-from synthattn.paper.execute import chosen_rate
-from synthattn.paper.recipe import ONE_ANSWER, slug
+from synthattn.compare import records
+from synthattn.compare.inputs import chosen_rate
+from synthattn.compare.plan import ONE_ANSWER, slug
+from synthattn.compare.records import StudyRecord, without_folders
+from synthattn.paper import evidence
+from synthattn.paper.evidence import place
 from synthattn.training import record
 
 
-def new_record(rate: float, loss: float, value: float) -> record.Record:
+def new_record(rate: float, loss: float, value: float) -> record.RunRecord:
     settings = {
         "data": {"source": "/home/me/data/ag_news", "vocab_size": 100, "task": "classification"},
         "model": {"preset": "cpu", "fields": {"d_ff": 8, "dropout": 0.2}, "start": None},
@@ -23,7 +25,7 @@ def new_record(rate: float, loss: float, value: float) -> record.Record:
             "warmup": 2, "keep": "last",
         },
     }  # fmt: skip
-    return record.Record(
+    return record.RunRecord(
         "done",
         settings=settings,
         model={"parameters": 1234, "configuration": {"d_ff": 8}},
@@ -40,7 +42,7 @@ def keep(folder, row: str, seed: int, right: np.ndarray, rate: float = 1e-3, los
     """A record of a classifier that was right for these examples."""
     values = right.astype(float)[:, None]
     found = new_record(rate, loss, 100 * float(right.mean()))
-    entry = Entry("encoding", "cpu", "ag_news", row, seed, f"synthattn reproduce --rows {row}", found)
+    entry = StudyRecord("encoding", "cpu", "ag_news", row, seed, f"synthattn reproduce --rows {row}", found)
     entry.candidate = bool(name)
     if row == ONE_ANSWER.name:
         found.model, found.settings, found.steps = {}, {"data": found.settings["data"]}, 0
@@ -125,7 +127,7 @@ def test_every_number_leads_to_its_record(results):
     part = evidence.collect(results, "encoding").parts[0]
     for row in part.rows:
         for run in row.runs:
-            entry = entries.load(results / run.record)
+            entry = records.load(results / run.record)
             assert (entry.row, entry.seed, entry.command) == (row.name, run.seed, run.command)
     assert len(next(row for row in part.rows if row.name == "Transformer").runs) == 3
 
@@ -137,11 +139,11 @@ def test_rates_are_in_order(results):
 
 def test_rows_have_the_curve_of_their_first_seed(results):
     for row in evidence.collect(results, "encoding").parts[0].rows:
-        entry = entries.load(results / row.runs[0].record) if row.runs else None
-        assert row.validation == (
+        entry = records.load(results / row.runs[0].record) if row.runs else None
+        assert row.validation_curve == (
             [] if entry is None else [list(map(float, point)) for point in entry.record.validation]
         )
-        assert not row.runs or row.validation
+        assert not row.runs or row.validation_curve
 
 
 def test_rates_are_those_that_were_tried(results):
@@ -152,7 +154,7 @@ def test_rates_are_those_that_were_tried(results):
 
 
 def test_the_rate_with_the_lowest_loss_of_the_weights_that_are_kept():
-    first, second = (Entry("t", "cpu", "p", "r", 0, "", new_record(rate, 2.0, 0)) for rate in (1e-3, 3e-3))
+    first, second = (StudyRecord("t", "cpu", "p", "r", 0, "", new_record(rate, 2.0, 0)) for rate in (1e-3, 3e-3))
     second.record.validation = [[5, 1.0], [10, 2.5]]
     assert chosen_rate([first, second]) == 1e-3
     second.record.settings["training"]["keep"] = "best"
@@ -215,7 +217,7 @@ def test_a_claim_rests_on_all_seeds_that_both_have(results):
 def test_a_record_from_elsewhere_shows_up(results):
     before = evidence.collect(results, "encoding")
     source = place(results, "encoding", "cpu", "ag_news", "linformer-0")
-    theirs = entries.load(source)
+    theirs = records.load(source)
     dropped = dataclasses.replace(theirs, scale="paper", row="Syn (FR)")
     path = place(results, "encoding", "paper", "ag_news", "from-a-friend")
     dropped.save(path, {})
@@ -229,7 +231,7 @@ def test_a_record_from_elsewhere_shows_up(results):
 
 
 def test_records_that_do_not_count_are_named(results):
-    entry = entries.load(place(results, "encoding", "cpu", "ag_news", "linformer-0"))
+    entry = records.load(place(results, "encoding", "cpu", "ag_news", "linformer-0"))
     entry.save(place(results, "encoding", "cpu", "ag_news", "zz-again"), {})
     dataclasses.replace(entry, row="Performer").save(place(results, "encoding", "cpu", "ag_news", "performer-0"), {})
     found = evidence.collect(results, "encoding")
@@ -238,7 +240,7 @@ def test_records_that_do_not_count_are_named(results):
 
 
 def test_a_run_that_was_done_counts_more_than_one_that_failed(results):
-    entry = entries.load(place(results, "encoding", "cpu", "ag_news", "linformer-0"))
+    entry = records.load(place(results, "encoding", "cpu", "ag_news", "linformer-0"))
     failed = dataclasses.replace(entry, record=dataclasses.replace(entry.record, status="failed", reason="no memory"))
     failed.save(place(results, "encoding", "cpu", "ag_news", "a-failure"), {})
     part = evidence.collect(results, "encoding").parts[0]
@@ -247,7 +249,7 @@ def test_a_run_that_was_done_counts_more_than_one_that_failed(results):
 
 def test_other_examples_are_not_compared(results):
     path = place(results, "encoding", "cpu", "ag_news", "linformer-0")
-    entry = entries.load(path)
+    entry = records.load(path)
     entry.record.data["sources"] = {"DATA/ag_news": "another fingerprint"}
     entry.save(path, {})
     part = evidence.collect(results, "encoding").parts[0]
@@ -266,5 +268,5 @@ def test_a_record_without_rows_has_its_score_and_no_test(results):
 def test_a_damaged_record_is_named(results, damage):
     path = place(results, "encoding", "cpu", "ag_news", "linformer-0")
     path.write_text(damage)
-    with pytest.raises(ValueError, match=r"linformer-0\.json is no record of a reproduction"):
+    with pytest.raises(ValueError, match=r"linformer-0\.json is no record of a study; delete it"):
         evidence.collect(results, "encoding")

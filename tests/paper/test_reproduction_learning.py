@@ -3,8 +3,11 @@
 import re
 from xml.etree import ElementTree
 
+from sample_outcome import new_part, new_row
+
+from synthattn.compare.results import Results
 from synthattn.paper import learning
-from synthattn.paper.outcome import Outcome, Part, Row
+from synthattn.paper.outcome import Outcome
 from synthattn.paper.page import page, table
 
 STEPS = (10, 20, 30, 40)
@@ -15,12 +18,12 @@ LOSSES = {
 }
 
 
-def part(losses=LOSSES, steps=STEPS) -> Part:
+def part(losses=LOSSES, steps=STEPS) -> Results:
     rows = [
-        Row(name, name, "vanilla", validation=[[float(s), v] for s, v in zip(steps, values, strict=True)])
+        new_row(name, name, "vanilla", validation_curve=[[float(s), v] for s, v in zip(steps, values, strict=True)])
         for name, values in losses.items()
     ]
-    return Part("news", "News", "cpu", "Transformer", {}, rows)
+    return new_part("news", "News", "cpu", "Transformer", {}, rows)
 
 
 def test_differences_are_from_the_baseline_at_the_same_step():
@@ -32,8 +35,8 @@ def test_differences_are_from_the_baseline_at_the_same_step():
 
 def test_only_steps_that_both_were_looked_at():
     found = part()
-    found.rows[1].validation = [[5.0, 9.0], [20.0, 3.5], [40.0, 3.125]]
-    found.rows[2].validation = [[7.0, 9.0], [40.0, 3.0]]
+    found.rows[1].validation_curve = [[5.0, 9.0], [20.0, 3.5], [40.0, 3.125]]
+    found.rows[2].validation_curve = [[7.0, 9.0], [40.0, 3.0]]
     assert learning.gaps(found) == {"Fast": [(20, -0.5), (40, -0.125)]}, "one point is no line"
 
 

@@ -7,11 +7,11 @@ import re
 
 import pytest
 from rich.console import Console
-from sample_outcome import HOSTILE, PLAIN, VERDICTS, sample_outcome
+from sample_outcome import HOSTILE, PLAIN, VERDICTS, new_part, new_row, sample_outcome
 
 from page_reader import Reader
 from synthattn.paper.markdown import about_rates, about_scale, counted, overview
-from synthattn.paper.outcome import Outcome, Part, Row
+from synthattn.paper.outcome import Outcome
 from synthattn.paper.page import page, page_of_table1, table, table1
 from synthattn.paper.table1 import Synthesized
 from synthattn.paper.terminal import show, show_table1
@@ -117,7 +117,7 @@ def test_the_overview_has_all_claims_links_doubts_and_differences():
 
 
 def test_an_overview_counts_by_table():
-    other = Outcome("heads", "How many heads", [], [VERDICTS[0], VERDICTS[0], VERDICTS[3]])
+    other = Outcome("heads", "How many heads", [], verdicts=[VERDICTS[0], VERDICTS[0], VERDICTS[3]])
     grid = grids(overview([sample_outcome(), other]).translate(PLAIN))[0]
     assert grid[0] == ["", "holds", "does not hold", "undecided", "not run"]
     assert grid[2:] == [
@@ -137,7 +137,7 @@ def test_what_a_scale_means_is_counted_and_not_typed():
     part = sample_outcome().parts[0]
     assert "models of 2.0 to 2.2 million parameters, trained for 12 min to 13 min each" in about_scale("cpu", [part])
     assert "the paper's have 58 to 70 million" in about_scale("cpu", [part])
-    small = Part("p", "t", "cpu", "a", {}, [Row("a", "a", "vanilla", parameters=7_300_000)])
+    small = new_part("p", "t", "cpu", "a", {}, [new_row("a", "a", "vanilla", parameters=7_300_000)])
     assert about_scale("cpu", [small]).startswith(
         "Small real data and models of 7.3 million parameters, on a processor"
     )

@@ -217,7 +217,7 @@ def test_a_text_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_record_comes_back(tmp_path: Path):
-    one = record.Record(status="done", loss=[[1.0, 2.5]], notes=["ä"], best_step=3)
+    one = record.RunRecord(status="done", loss=[[1.0, 2.5]], notes=["ä"], best_step=3)
     one.save(tmp_path)
     assert record.load(tmp_path) == one
 

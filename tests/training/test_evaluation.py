@@ -12,9 +12,9 @@ from training_helpers import LONGEST, data, settings, suite
 
 from synthattn.data.spans import corrupt, noise_mask
 from synthattn.tasks.encoding import examples
-from synthattn.tasks.inputs import Pairs
+from synthattn.tasks.inputs import PairInputs
 from synthattn.training import evaluation
-from synthattn.training.evaluation import OwnVectors, evaluate, load_rows, metrics_of, score
+from synthattn.training.evaluation import ModelVectors, evaluate, load_rows, metrics_of, score
 from synthattn.training.model import build, configuration
 from synthattn.training.prepare import SPAN_SEED, Prepared, encode_for_evaluation
 from synthattn.training.run import decided_fields, prepare_data
@@ -56,7 +56,7 @@ def case(tmp_path_factory: pytest.TempPathFactory):
 
 
 def nats_one_by_one(model: Any, piece: list[int]) -> list[float]:
-    """Of each token of a piece, from the start token and the tokens before it."""
+    """Return the log-likelihood of each token of a piece, given the start token and the tokens before it."""
     found = []
     for n, token in enumerate(piece):
         with torch.no_grad():
@@ -66,7 +66,7 @@ def nats_one_by_one(model: Any, piece: list[int]) -> list[float]:
 
 
 def likelihoods(one: Case, packed: bool) -> list[tuple[float, int]]:
-    """Of each text, its negative log-likelihood and its tokens."""
+    """Return the negative log-likelihood and the number of tokens of each text."""
     texts = [one.ids(example.target) for example in one.examples()]
     pieces = [[token for text in texts for token in text]] if packed else texts
     length = LONGEST - 1
@@ -201,7 +201,7 @@ class Ids:
 
 def test_beams_find_likelier_answers_whatever_is_in_the_batch(case):
     one = case("translation")
-    inputs = Pairs(encode_for_evaluation(one.part, "test", one.tokenizer, LONGEST))
+    inputs = PairInputs(encode_for_evaluation(one.part, "test", one.tokenizer, LONGEST))
 
     def answers(numbers: list[int], beams: int) -> list[list[int]]:
         options = EvaluationSettings(max_new_tokens=4, beams=beams, length_penalty=0.0)
@@ -284,7 +284,7 @@ def test_dialogue_is_compared_by_vectors_of_the_model(case):
     assert names
     for name in names:
         assert "the model's own, of a word the mean of its tokens" in found.scored[name].score.definition
-    vectors = OwnVectors(one.model, one.tokenizer)
+    vectors = ModelVectors(one.model, one.tokenizer)
     table = one.model.get_input_embeddings().weight.detach().numpy()
     ids = one.tokenizer("ant bee", add_special_tokens=False).input_ids
     assert len(ids) == 2

@@ -14,7 +14,17 @@ from synthattn.data.batching import TokenBatches
 from synthattn.data.encoded import Cut, Packed, Pieces
 from synthattn.data.open import open_source
 from synthattn.data.spans import corrupt, noise_mask
-from synthattn.tasks.inputs import IGNORED, START, Classes, Mixed, Pairs, RunBatches, Spans, Texts, spans
+from synthattn.tasks.inputs import (
+    IGNORED,
+    START,
+    ClassInputs,
+    MixedInputs,
+    PairInputs,
+    RunBatches,
+    SpanInputs,
+    TextInputs,
+    span_inputs,
+)
 from synthattn.tasks.mixing import MixedOrder
 
 SOURCES = [[11, 12, 1], [13, 1], [14, 15, 16, 17, 1]]
@@ -22,23 +32,27 @@ TARGETS = [[21, 1], [22, 23, 24, 1], [25, 1]]
 
 
 def test_pairs_are_padded_each_side_on_its_own(tmp_path: Path):
-    pairs = Pairs(split(tmp_path, SOURCES, TARGETS))
+    pairs = PairInputs(split(tmp_path, SOURCES, TARGETS))
     assert pairs.lengths.tolist() == [3, 4, 5], "the longer side"
     batch = pairs.batch([1, 0])
     assert batch["input_ids"].tolist() == [[13, 1, 0], [11, 12, 1]]
     assert batch["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
     assert batch["labels"].tolist() == [[22, 23, 24, 1], [21, 1, IGNORED, IGNORED]]
-    assert len(Pairs(split(tmp_path, SOURCES, TARGETS), limit=2)) == 2
+    assert len(PairInputs(split(tmp_path, SOURCES, TARGETS), limit=2)) == 2
 
 
 def test_a_token_that_is_the_padding_token_is_still_read(tmp_path: Path):
-    batch = Pairs(split(tmp_path, [[0, 0, 1], [5]], [[1], [1]])).batch([0, 1])
+    batch = PairInputs(split(tmp_path, [[0, 0, 1], [5]], [[1], [1]])).batch([0, 1])
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
 
 
 def test_a_filler_is_read_and_not_predicted(tmp_path: Path):
     both = split(tmp_path, SOURCES, TARGETS)
-    for inputs in (Pairs(both), Classes(split(tmp_path, SOURCES, [[0], [2], [1]])), Texts(Cut(both.target, 9))):
+    for inputs in (
+        PairInputs(both),
+        ClassInputs(split(tmp_path, SOURCES, [[0], [2], [1]])),
+        TextInputs(Cut(both.target, 9)),
+    ):
         counts, filler = (inputs.collate([inputs[0, 1, yes]]) for yes in (True, False))
         assert filler["input_ids"].equal(counts["input_ids"])
         assert filler["labels"].shape == counts["labels"].shape
@@ -46,7 +60,7 @@ def test_a_filler_is_read_and_not_predicted(tmp_path: Path):
 
 
 def test_classes_have_one_label_each(tmp_path: Path):
-    classes = Classes(split(tmp_path, SOURCES, [[0], [2], [1]]))
+    classes = ClassInputs(split(tmp_path, SOURCES, [[0], [2], [1]]))
     assert classes.lengths.tolist() == [3, 2, 5]
     batch = classes.batch([2, 0, 1])
     assert batch["labels"].tolist() == [1, 0, 2]
@@ -54,7 +68,7 @@ def test_classes_have_one_label_each(tmp_path: Path):
 
 
 def test_a_text_starts_with_the_start_token_which_is_not_predicted(tmp_path: Path):
-    texts = Texts(Cut(on_disk(tmp_path, SOURCES), 9))
+    texts = TextInputs(Cut(on_disk(tmp_path, SOURCES), 9))
     assert texts.lengths.tolist() == [4, 3, 6]
     batch = texts.batch([1, 0])
     assert batch["input_ids"].tolist() == [[START, 13, 1, 0], [START, 11, 12, 1]]
@@ -71,7 +85,7 @@ def test_every_token_is_a_label_exactly_once(tmp_path_factory: pytest.TempPathFa
     encoded = on_disk(tmp_path_factory.mktemp("texts"), texts)
     flat = [token for text in texts for token in text]
     for pieces in (Packed(encoded, length), Cut(encoded, length)):
-        inputs = Texts(pieces)
+        inputs = TextInputs(pieces)
         labels = [inputs.item(0, n)[1] for n in range(len(inputs))]
         assert [t for label in labels for t in label.tolist() if t != IGNORED] == flat
         assert all(len(label) <= length + 1 for label in labels)
@@ -103,7 +117,7 @@ def test_pieces_must_have_a_length(tmp_path: Path):
 
 def test_spans_are_those_of_the_reference_and_others_in_every_epoch(tmp_path: Path):
     texts = Packed(on_disk(tmp_path, [list(range(3, 90))]), 29)
-    inputs = Spans(texts, 400, 1, seed=5, density=0.3, mean_span=2.0)
+    inputs = SpanInputs(texts, 400, 1, seed=5, density=0.3, mean_span=2.0)
     assert inputs.lengths.tolist() == [29, 29, 29]
     for epoch in (0, 1):
         for n in range(3):
@@ -113,7 +127,7 @@ def test_spans_are_those_of_the_reference_and_others_in_every_epoch(tmp_path: Pa
     first, second = (inputs.item(epoch, 1)[0].tolist() for epoch in (0, 1))
     assert first != second
     assert inputs.item(0, 1)[0].tolist() == first, "the same when asked again"
-    other = Spans(texts, 400, 1, seed=6, density=0.3, mean_span=2.0)
+    other = SpanInputs(texts, 400, 1, seed=6, density=0.3, mean_span=2.0)
     assert other.item(0, 1)[0].tolist() != first
 
 
@@ -127,7 +141,7 @@ class Vocabulary:
 
 @pytest.mark.parametrize("longest", [3, 7, 30, 64, 512])
 def test_inputs_of_span_corruption_fit(tmp_path: Path, longest: int):
-    inputs = spans(on_disk(tmp_path, [list(range(3, 300))] * 3), longest, Vocabulary(), 0)
+    inputs = span_inputs(on_disk(tmp_path, [list(range(3, 300))] * 3), longest, Vocabulary(), 0)
     for n in range(len(inputs)):
         read, written = inputs.item(0, n)
         assert len(read) <= longest
@@ -138,11 +152,11 @@ def test_inputs_of_span_corruption_fit(tmp_path: Path, longest: int):
 def test_too_many_sentinels_are_refused(tmp_path: Path):
     texts = on_disk(tmp_path, [list(range(3, 300))] * 20)
     with pytest.raises(ValueError, match=r"inputs of 2048 tokens need 11\d sentinels, the vocabulary has 100; make"):
-        spans(texts, 2048, Vocabulary(), 0)
+        span_inputs(texts, 2048, Vocabulary(), 0)
     # Tokens that are hidden are rounded before spans are: a number of spans that is rounded once can be one less.
     for longest in (1808, 1810):
         try:
-            read, _ = spans(texts, longest, Vocabulary(), 0).item(0, 0)
+            read, _ = span_inputs(texts, longest, Vocabulary(), 0).item(0, 0)
         except ValueError as error:
             assert "need 101 sentinels" in str(error)
         else:
@@ -154,9 +168,9 @@ def test_too_many_sentinels_are_refused(tmp_path: Path):
 
 def test_mixed_examples_are_those_of_their_parts(tmp_path: Path):
     (tmp_path / "other").mkdir()
-    first = Pairs(split(tmp_path, SOURCES, TARGETS))
-    second = Pairs(split(tmp_path / "other", [[31, 1]], [[41, 42, 1]]))
-    mixed = Mixed([first, second, first], limit=2)
+    first = PairInputs(split(tmp_path, SOURCES, TARGETS))
+    second = PairInputs(split(tmp_path / "other", [[31, 1]], [[41, 42, 1]]))
+    mixed = MixedInputs([first, second, first], limit=2)
     assert len(mixed) == 7
     assert mixed.lengths.tolist() == [3, 4, 5, 3, 3, 4, 5]
     read = [mixed.item(0, n)[0].tolist() for n in range(7)]
@@ -207,9 +221,9 @@ def test_mixing_depends_on_the_seed_and_the_epoch_alone():
 
 def test_mixed_batches_have_the_examples_of_the_order(tmp_path: Path):
     (tmp_path / "other").mkdir()
-    first = Pairs(split(tmp_path, SOURCES * 7, TARGETS * 7))
-    second = Pairs(split(tmp_path / "other", [[31, 1]] * 2, [[41, 1]] * 2))
-    mixed = Mixed([first, second], limit=5)
+    first = PairInputs(split(tmp_path, SOURCES * 7, TARGETS * 7))
+    second = PairInputs(split(tmp_path / "other", [[31, 1]] * 2, [[41, 1]] * 2))
+    mixed = MixedInputs([first, second], limit=5)
     batches = TokenBatches(mixed.lengths, 12, 3, order=mixed.order)
     for epoch in range(3):
         batches.set_epoch(epoch)

@@ -26,7 +26,7 @@ from synthattn.training import record
 from synthattn.training import run as run_module
 from synthattn.training.evaluation import load_rows
 from synthattn.training.model import class_names, load
-from synthattn.training.progress import Quiet
+from synthattn.training.progress import Display
 from synthattn.training.run import Stopped, final_model, saved_settings, train
 from synthattn.training.settings import ModelSettings, Settings, as_dict
 
@@ -40,7 +40,7 @@ AUTO: dict[str, Any] = {
 }
 
 
-class At(Quiet):
+class At(Display):
     """Does something at a step."""
 
     def __init__(self, step: int, what: Any) -> None:

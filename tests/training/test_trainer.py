@@ -34,7 +34,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory):
 
 
 def log_likelihoods(logits: Tensor, labels: Tensor, smoothing: float) -> list[Tensor]:
-    """Of every label, place by place, with the definition of label smoothing."""
+    """Compute the loss of every label from the definition of label smoothing."""
     found = []
     for scores, label in zip(logits.flatten(0, -2).double(), labels.flatten(), strict=True):
         if label != -100:
@@ -76,7 +76,7 @@ def loss_by_hand(model: Any, batch: dict[str, Tensor], smoothing: float) -> Tens
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("task", TASKS)
 def test_a_step_has_the_gradient_of_all_its_examples(ready, tmp_path, task, smoothing):
-    """Of several batches to a step, each counts by its labels, not as a batch."""
+    """Batches that are accumulated count by their labels, not as batches."""
     changes = {"training__label_smoothing": smoothing, "training__clip": 0.0, "training__steps": 1}
     chosen, found = ready(task, **changes, training__accumulation=2)
     numbers = [0, 1, 2, 3, 4] if len(found.train) > 4 else [0, 1, 2]
@@ -209,7 +209,7 @@ def test_optimizers_lower_the_loss(ready, tmp_path, optimizer):
 
 
 def test_rates_of_adafactor_are_relative_to_the_size_of_a_parameter(ready, tmp_path):
-    """As in T5. The first update of a vector is the sign of its gradient, so that its size is the rate itself."""
+    """The learning rate follows T5: the first update has the sign of the gradient, so its size is the rate."""
     rate = 0.01
     chosen, found = ready(
         "classification",
@@ -245,7 +245,7 @@ def test_tokens_are_counted_without_padding(ready, tmp_path):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("task", ["translation", "sentence-modeling", "classification"])
 def test_a_batch_in_which_nothing_counts_has_no_gradient(ready, tmp_path, task, smoothing):
-    """As a process has it for which no example of a batch is left."""
+    """A process may get a batch without an example that counts."""
     chosen, found = ready(task, training__label_smoothing=smoothing)
     one: Any = trainer(chosen, found, tmp_path, Fixed([[0]]))
     filler = found.train.collate([found.train[0, 1, False]])

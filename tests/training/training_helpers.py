@@ -75,7 +75,7 @@ def suite(folder: Path) -> Path:
 
 
 def settings(source: Path, task: str, **changes: Any) -> Settings:
-    """Of a tiny run; changes are named with two underscores: ``training__seed=3``."""
+    """Return settings of a tiny run; changes are named with two underscores: ``training__seed=3``."""
     base = from_dict(
         {
             "data": {"source": str(source), "task": task, "tokenizer": "words", "vocab_size": 200},
@@ -127,7 +127,7 @@ def new_model(chosen: Settings, ready: Prepared) -> Any:
 def trainer(
     chosen: Settings, ready: Prepared, run: Path, batches: RunBatches, model: Any = None, callbacks: Any = ()
 ) -> SynthesizerTrainer:
-    """As a run makes it, without the run around it."""
+    """Build a trainer as a run does, without the run around it."""
     planned = plan(chosen.training, ready)
     return SynthesizerTrainer(
         model=new_model(chosen, ready) if model is None else model,

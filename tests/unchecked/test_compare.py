@@ -1,7 +1,6 @@
 """``compare`` from data to report, at the smallest scale at which everything happens."""
 
 import csv
-import functools
 import io
 import json
 import random
@@ -16,18 +15,18 @@ from rich.console import Console
 
 from synthattn.cli import compare as verb
 from synthattn.cli import specs
-from synthattn.compare import compare as comparison_module
-from synthattn.compare import statistics
-from synthattn.compare.compare import CONTROL, Comparison, compare, load_comparison, slug
+from synthattn.compare import costs, execution, statistics
+from synthattn.compare import results as report
+from synthattn.compare.compare import CONTROL, Comparison, compare, load_comparison
 from synthattn.compare.measure import measure
+from synthattn.compare.plan import slug
 from synthattn.data.tokenizers import load_tokenizer
-from synthattn.render import results as report
 from synthattn.synthesizers import FAMILY
 from synthattn.tasks import find_task
 from synthattn.training import record
 from synthattn.training.evaluation import load_rows
 from synthattn.training.model import load
-from synthattn.training.progress import Quiet
+from synthattn.training.progress import Display
 from synthattn.training.run import Stopped, train
 from synthattn.training.settings import Settings, from_dict
 from synthattn.training.trainer import SynthesizerTrainer
@@ -60,7 +59,7 @@ def data(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SYNTHATTN_CACHE", str(folder / "cache"))
         # Real measuring takes turns for seconds; what it does has tests of its own.
-        patch.setattr(comparison_module, "measure", functools.partial(measure, rounds=1, new_tokens=2))
+        patch.setattr(costs, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
         yield folder
 
 
@@ -97,8 +96,8 @@ def family(data, tmp_path_factory):
     return results, folder, steps, first
 
 
-def runs(folder: Path) -> dict[str, record.Record]:
-    return {run.name: record.load(run) for run in sorted((folder / "runs").iterdir())}
+def runs(folder: Path) -> dict[str, record.RunRecord]:
+    return {run.name: record.load(run) for run in sorted((folder / "runs").iterdir()) if run.is_dir()}
 
 
 def test_all_of_the_family_is_done(family):
@@ -169,7 +168,7 @@ def test_files_of_a_run(family):
     _, folder, *_ = family
     run = folder / "runs" / "random+vanilla-0"
     assert {entry.name for entry in run.iterdir()} == {
-        "settings.yaml", "record.json", "model", "predictions.jsonl", "rows.npz", "measured.json", "tensorboard"
+        "settings.yaml", "record.json", "model", "predictions.jsonl", "rows.npz", "tensorboard"
     }  # fmt: skip
     for attention in FAMILY:
         model = load(folder / "runs" / f"{slug(attention)}-0" / "model")
@@ -267,7 +266,7 @@ def test_a_baseline_that_fails(data, tmp_path, monkeypatch):
             raise RuntimeError("the machine\nhad enough")
         return train(settings, run, *rest, **options)
 
-    monkeypatch.setattr(comparison_module, "train", failing)
+    monkeypatch.setattr(execution, "train", failing)
     results = compare(Comparison(tiny(data / "texts", "language-modeling"), ("vanilla", "random")), tmp_path / "new")
     assert [(variant.status, variant.reason) for variant in results.variants] == [
         ("failed", "the machine had enough"),
@@ -283,7 +282,7 @@ def test_a_variant_that_fails_with_one_of_its_seeds_is_not_judged_by_the_others(
             raise RuntimeError("the loss is nan")
         return train(settings, run, *rest, **options)
 
-    monkeypatch.setattr(comparison_module, "train", failing)
+    monkeypatch.setattr(execution, "train", failing)
     comparison = Comparison(tiny(data / "texts", "language-modeling"), ("vanilla", "random"), seeds=2)
     results = compare(comparison, tmp_path / "new")
     vanilla, random_one = results.variants
@@ -322,7 +321,7 @@ def test_a_loss_that_is_no_number(data, tmp_path):
     assert results.answer == ["Nothing was trained to the end, so there is no answer."]
 
 
-class Stopping(Quiet):
+class Stopping(Display):
     """Presses Ctrl-C."""
 
     def __init__(self, at: int | None) -> None:
@@ -354,7 +353,7 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
     before = {name: one.times for name, one in runs(stopped).items() if one.status == "done"}
     begun.clear()
     again = compare(
-        load_comparison(stopped), stopped, lambda name: begun.append(name) or Quiet(), "the second", resume=True
+        load_comparison(stopped), stopped, lambda name: begun.append(name) or Display(), "the second", resume=True
     )
     assert begun == ["data", "vanilla seed 1", "random seed 1", "speed"]
     assert {name: one.times for name, one in runs(stopped).items() if name in before} == before
@@ -368,17 +367,19 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
     assert len({*whole.variants[0].scores["token-perplexity"].by_seed}) == 2, "seeds differ"
     assert not any("single seed" in text for text in again.answer)
     begun.clear()
-    third = compare(load_comparison(stopped), stopped, lambda name: begun.append(name) or Quiet(), resume=True)
+    third = compare(load_comparison(stopped), stopped, lambda name: begun.append(name) or Display(), resume=True)
     assert begun == ["data", "speed"]
     assert [variant.scores for variant in third.variants] == [variant.scores for variant in whole.variants]
 
-    measured = stopped / "runs" / "random-0" / "measured.json"
-    measured.write_text("[]")
+    kept = stopped / "runs" / "random-0.json"
+    kept.write_text("[]")
     (stopped / "results.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"random-0\.json is no record of a study; delete it, and its run is"):
+        compare(load_comparison(stopped), stopped, resume=True)
+    kept.unlink()
     fourth = compare(load_comparison(stopped), stopped, resume=True)
-    message = f"random could not be measured: {measured} is damaged; delete it, and it is measured again: it must be"
-    assert any(note.startswith(message) for note in fourth.notes)
-    (measured.parent / "predictions.jsonl").write_text('{"source": 3}\n')
+    assert [variant.scores for variant in fourth.variants] == [variant.scores for variant in whole.variants]
+    (stopped / "runs" / "random-0" / "predictions.jsonl").write_text('{"source": 3}\n')
     with pytest.raises(
         ValueError, match=r"predictions\.jsonl is damaged: it lacks the field 'reference'; score the run"
     ):
@@ -396,8 +397,8 @@ def test_a_classification_with_a_control(data, tmp_path):
     assert vanilla.parameters < largest.parameters
     assert control.parameters == pytest.approx(largest.parameters, rel=0.01)
     assert results.main_metric == "accuracy"
-    assert set(results.one_answer) == {"accuracy", "macro-f1"}
-    assert results.facts["one answer for all"].startswith(f"accuracy {results.one_answer['accuracy']:.2f}, macro-f1 ")
+    (floor,) = (row for row in results.rows if not row.attention)
+    assert (floor.name, set(floor.scores)) == ("best constant answer", {"accuracy", "macro-f1"})
     assert all(variant.generation_speed is None for variant in results.variants)
     assert all(variant.cache_bytes_per_token is None for variant in results.variants)
     assert {answer for variant in results.variants for answer in variant.samples} <= {"animal", "thing"}

@@ -1,4 +1,4 @@
-"""What goes wrong in a long run: it is killed, interrupted, its files are damaged, the disk or the memory is full.
+"""Faults of a long run: kills, interruptions, damaged files, a full disk, too little memory.
 
 ``python -m tools.faults killed_runs --count 10`` kills runs ten times at random moments; the tests do it three times,
 and once at each place where something could be half done.
@@ -47,11 +47,11 @@ PLACES = [
     Fault("synthattn.training.record:versions"),
     Fault("pathlib:Path.replace"),  # the record is written, but does not have its name yet
     Fault("pathlib:Path.replace", 2),  # nor do the settings
-    Fault("synthattn.training.prepare:_encode"),
+    Fault("synthattn.training.prepare:encode"),
     Fault("synthattn.training.trainer:SynthesizerTrainer.training_step", 3),
     Fault("torch:save"),  # the weights are there, the state of the optimizer is not
     Fault("synthattn.training.checkpoints:seal", 2),
-    Fault("synthattn.training.keeping:Keeper.on_save"),
+    Fault("synthattn.training.callbacks:RecordCallback.on_save"),
     Fault("shutil:rmtree", 2),  # an old checkpoint is removed; the first is what the seal was missing from
     Fault("synthattn.training.trainer:SynthesizerTrainer.evaluate", 2),
     Fault("synthattn.training.checkpoints:average"),
@@ -148,7 +148,7 @@ def test_a_damaged_run_goes_on(stopped, place, both):
 
 
 def errors(process: Process) -> list[str]:
-    """What it says on its way out: the lines that do not tell how training goes."""
+    """Return the last lines of the output, without the lines about the progress of training."""
     return [line for line in process.said.splitlines() if not line.startswith("run: ")]
 
 
@@ -191,7 +191,7 @@ def test_a_signal_that_ends_it_at_once(where, place):
     folder = place[0] / f"at-once-{where}"
     fault = {
         "training": Fault("synthattn.training.trainer:SynthesizerTrainer.training_step", 5, what="interrupt twice"),
-        "preparing": Fault("synthattn.training.prepare:_encode", what="terminate"),
+        "preparing": Fault("synthattn.training.prepare:encode", what="terminate"),
         "scoring": Fault("synthattn.training.run:evaluate", what="interrupt"),
     }[where]
     process = Process(folder, START, fault).wait()

@@ -17,6 +17,7 @@ from tools.faults import checkpoints, configurations
 from tools.faults.configurations import KINDS
 from tools.faults.in_process import call
 
+from synthattn.compare import results
 from synthattn.compare.compare import load_comparison
 from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source
@@ -24,7 +25,6 @@ from synthattn.data.tokenizers import train_tokenizer
 from synthattn.models import presets, size
 from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.describe import MODELS, describe
-from synthattn.render import results
 from synthattn.saved_file import read_json, read_yaml
 from synthattn.training import record
 from synthattn.training.model import load
@@ -347,7 +347,7 @@ def test_records_of_another_form(tmp_path, text):
         record.load(tmp_path)
     assert "\n" not in str(caught.value)
     (tmp_path / "results.json").write_text(text)
-    with pytest.raises(ValueError, match=r"results\.json is no result of a comparison: "):
+    with pytest.raises(ValueError, match=r"results\.json holds no results of version 2: "):
         results.load(tmp_path / "results.json")
     (tmp_path / "compare.yaml").write_text(text)
     with pytest.raises(ValueError, match=r"compare\.yaml is damaged: "):
@@ -355,7 +355,7 @@ def test_records_of_another_form(tmp_path, text):
 
 
 def test_a_value_of_another_type_is_named(tmp_path):
-    record.Record(status="done", scores={"bleu": {"value": 3}}).save(tmp_path)
+    record.RunRecord(status="done", scores={"bleu": {"value": 3}}).save(tmp_path)
     saved = json.loads((tmp_path / "record.json").read_text())
     (tmp_path / "record.json").write_text(json.dumps(saved | {"loss": [[1, 2.5], [2, "x"]]}))
     with pytest.raises(ValueError, match=r"loss\[1\]\[1\] must be a whole number or a number, got 'x'"):

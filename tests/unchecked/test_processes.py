@@ -59,7 +59,7 @@ def settings(data: Path, **changes: Any) -> Settings:
 
 
 def runs(folder: Path) -> dict[str, Settings]:
-    """All that is trained in one process and in two."""
+    """Return the settings of all runs that are trained in one process and in two."""
     texts, pairs = folder / "texts", folder / "pairs"
     found = {f"lm {spec}": settings(texts, model__attention=spec) for spec in FAMILY}
     translation = {"data__task": "translation", "training__label_smoothing": 0.1}
@@ -86,7 +86,7 @@ def train_all(folder: Path, where: str) -> None:
 
 
 def session(folder: Path) -> None:
-    """What each of the processes of torchrun does."""
+    """Run the part of one process of torchrun."""
     torch.set_num_threads(1)
     gc.freeze()  # every run collects garbage, among all that the imports made
     train_all(folder, "two")
@@ -204,10 +204,10 @@ def test_all_processes_stop_at_the_same_step(both):
 
 
 def test_a_table(both):
-    from synthattn.paper import entries
+    from synthattn.compare.records import load
 
     records = both / "table" / "records" / "lm1b" / "tiny" / "news"
-    found = {str(path.relative_to(records)): entries.load(path).record for path in sorted(records.rglob("*.json"))}
+    found = {str(path.relative_to(records)): load(path).record for path in sorted(records.rglob("*.json"))}
     assert set(found) == {"rates/0.001.json", "rates/0.003.json", "transformer-0.json", "random-0.json"}
     assert {one.status for one in found.values()} == {"done"}
     assert (both / "table" / "README.md").is_file()

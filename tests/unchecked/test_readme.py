@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("name", "count", "printed"),
     [
-        ("README.md", 3, "['layers.0.self_attn', 'layers.1.self_attn']\n"),
+        ("README.md", 2, "['layers.0.self_attn', 'layers.1.self_attn']\n"),
+        ("docs/attention.md", 1, ""),
         ("docs/models.md", 4, "torch.Size([2, 17])\n"),
         ("docs/data.md", 1, "Ein Hund .\n"),
     ],
@@ -52,7 +53,7 @@ def test_the_commands_in_the_pages_exist():
 def test_the_table_of_variants_is_complete():
     from synthattn.synthesizers import SYNTHESIZERS, parse
 
-    table = (ROOT / "README.md").read_text().split("## The variants")[1]
+    table = (ROOT / "docs" / "attention.md").read_text().split("## The variants")[1].split("Options go")[0]
     specs = re.findall(r"^\| `([^`]+)`", table, re.MULTILINE)[1:]  # without the heading
     assert set(SYNTHESIZERS) <= set(specs)
     assert all(parse(spec) for spec in specs)
@@ -70,8 +71,8 @@ def test_files_that_the_pages_name_exist(name):
 
 def test_the_results_in_the_readme_are_those_of_the_run_that_is_kept():
     from synthattn.compare.page import picture
+    from synthattn.compare.results import load
     from synthattn.compare.verdict import answer
-    from synthattn.render.results import load
 
     made = runpy.run_path(str(ROOT / "tools" / "update_readme.py"))
     results = load(ROOT / "docs" / "demo" / "results.json")
@@ -83,8 +84,8 @@ def test_the_results_in_the_readme_are_those_of_the_run_that_is_kept():
 
 def test_a_comparison_that_is_kept_is_shown_as_it_was():
     from synthattn.compare.page import picture
+    from synthattn.compare.results import load
     from synthattn.compare.verdict import answer
-    from synthattn.render.results import load
 
     made = runpy.run_path(str(ROOT / "tools" / "update_readme.py"))
     folder = ROOT / "docs" / "multi30k"
@@ -95,16 +96,27 @@ def test_a_comparison_that_is_kept_is_shown_as_it_was():
 
 
 def test_the_figures_on_performance_are_those_of_the_records_that_are_kept():
-    from synthattn.bench.page import page
-
     made = runpy.run_path(str(ROOT / "tools" / "update_performance.py"))
     found = made["records"]()
     assert len(found) > 0
-    shown = (ROOT / "docs" / "performance.md").read_text().split(made["BEGIN"])[1].split(made["END"])[0]
-    assert shown.strip() == made["part"](found).strip()
-    for folder, record in found.items():
-        assert made["folder_of"](record) == folder
-        assert (folder / "report.html").read_text() == page(record)
+    assert [made["folder_of"](record) for record in found.values()] == list(found)
+    written = made["documents"](found)
+    assert {ROOT / "README.md", ROOT / "docs" / "performance.md"} < set(written)
+    for path, text in written.items():
+        assert path.read_text(encoding="utf-8") == text, path
+        assert path.suffix != ".md" or "not by hand" in text or text.count(made["BEGIN"]) == 1, path
+
+
+def test_every_figure_of_the_readme_is_on_the_page_that_it_cites():
+    results = (ROOT / "README.md").read_text().split("## What came out")[1].split("\n## ")[0]
+    cited = re.findall(r"^- (.*?)\[[^\]]+\]\(([^)]+)\)", results, re.MULTILINE | re.DOTALL)
+    assert len(cited) > 3
+    for text, link in cited:
+        page = (ROOT / link).read_text()
+        assert [figure for figure in re.findall(r"\d+\.\d+", text) if figure not in page] == [], text
+        # Whole numbers are short and many: all of them must be in one line.
+        counts = re.findall(r"(?<![\w.])\d+(?![\w.])", text)
+        assert any(all(re.search(rf"\b{count}\b", line) for count in counts) for line in page.splitlines()), text
 
 
 def test_the_papers_tables_are_those_of_the_records_that_are_kept(tmp_path):

@@ -5,9 +5,9 @@ import functools
 import pytest
 import torch
 
+from synthattn.compare.plan import plan
 from synthattn.models.describe import MODELS
 from synthattn.paper.cost import Cost, config, costs
-from synthattn.paper.execute import jobs
 from synthattn.paper.recipes import RATES, TABLES, recipe
 from synthattn.tasks import SUITES, find_task
 from synthattn.training.model import MODEL_OF
@@ -67,7 +67,7 @@ def test_hours_grow_with_the_work():
 
 def test_every_row_once_comes_before_further_seeds():
     chosen = recipe("translation", "cpu")
-    found = list(jobs(chosen))
+    found = list(plan(chosen))
     seeds = [job.seed for job in found]
     assert seeds == sorted(seeds)
     tried = [job for job in found if job.rate is not None]
@@ -79,7 +79,7 @@ def test_every_row_once_comes_before_further_seeds():
 
 
 def test_chosen_rows_bring_what_they_are_compared_with():
-    found = list(jobs(recipe("encoding", "cpu"), ["linformer"], seeds=2))
+    found = list(plan(recipe("encoding", "cpu"), ["linformer"], seeds=2))
     seeds = {}
     for job in found:
         if job.rate is None and job.part.name == "imdb":

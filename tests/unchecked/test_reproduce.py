@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from synthattn.cli import reproduce as verb
-from synthattn.paper import entries, evidence, execute, outcome, recipes
+from synthattn.compare import execution as execution_module
+from synthattn.compare import records
+from synthattn.compare.plan import ONE_ANSWER, PlannedRun, plan
+from synthattn.compare.results import Speed
+from synthattn.paper import evidence, outcome, recipes
 from synthattn.paper.cost import costs
-from synthattn.paper.execute import Execution, Folders, Job, jobs
-from synthattn.paper.outcome import Speed
-from synthattn.paper.recipe import ONE_ANSWER
 from synthattn.paper.recipes import TABLES, recipe
+from synthattn.paper.runs import Folders, execution
 from synthattn.training import record
 from synthattn.training import run as run_module
-from synthattn.training.progress import Quiet
+from synthattn.training.progress import Display
 from synthattn.training.settings import as_dict
 
 # A run that fails leaves the file of its curves to the garbage collector.
@@ -45,7 +47,7 @@ def place(tmp_path_factory):
     patch.setenv("SYNTHATTN_TRACEBACK", "1")
     patch.setattr(evidence, "DRAWS", 50)
     patch.setattr(evidence, "FEW_DRAWS", 20)
-    patch.setattr(execute, "SPEED_ROUNDS", 3)
+    patch.setattr(recipes, "SPEED_ROUNDS", 3)
     for table in TABLES:
         assert reproduce(folder, table, rows=ROWS.get(table)) == 0
     yield folder
@@ -80,7 +82,7 @@ def test_every_table_runs(table, place):
             assert row.scores, row.name
             assert (row.name == part.baseline) == all(score.difference is None for score in row.scores.values())
             for run in row.runs:
-                entry = entries.load(place / "out" / run.record)
+                entry = records.load(place / "out" / run.record)
                 assert (entry.row, entry.record.status) == (row.name, "done")
     text = (place / "out" / table / "page.html").read_text()
     assert found.title in text
@@ -99,7 +101,7 @@ def test_pages_are_made_again_byte_for_byte(place, tmp_path):
 
 
 def test_nothing_is_trained_again(place, monkeypatch):
-    monkeypatch.setattr("synthattn.paper.execute.train", None)
+    monkeypatch.setattr(execution_module, "train", None)
     assert reproduce(place, "translation", rows=ROWS["translation"]) == 0
 
 
@@ -110,17 +112,19 @@ def test_what_is_there_is_not_mixed_with_new_runs_unasked(place):
 
 def test_the_best_rate_is_taken_for_all(place):
     chosen = recipe("translation", "tiny")
-    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    maker = execution(chosen, Folders(place / "out", place / "work"), lambda name: Display())
     part = chosen.parts[0]
-    tried = {rate: entries.load(execution.kept(Job(part, part.baseline, 0, rate))) for rate in part.rates}
+    tried = {
+        rate: records.load(maker.places.record(PlannedRun(chosen, part, part.baseline, 0, rate))) for rate in part.rates
+    }
     best = min(tried, key=lambda rate: tried[rate].record.validation[-1][1])
-    assert execution.rate(part) == best
+    assert maker.rate(part) == best
     for key in ("transformer-0", "transformer-control-0", "random-0"):
-        entry = entries.load(entries.place(place / "out", "translation", "tiny", "en-de", key))
+        entry = records.load(evidence.place(place / "out", "translation", "tiny", "en-de", key))
         assert entry.rate == best
         assert not entry.candidate
     # The baseline's first run is the one that was chosen, and not made again.
-    baseline = entries.load(entries.place(place / "out", "translation", "tiny", "en-de", "transformer-0"))
+    baseline = records.load(evidence.place(place / "out", "translation", "tiny", "en-de", "transformer-0"))
     assert baseline.record == tried[best].record
     assert not (place / "work" / "translation-tiny" / "en-de" / "transformer-0").exists()
 
@@ -128,7 +132,7 @@ def test_the_best_rate_is_taken_for_all(place):
 @pytest.mark.parametrize("table", ["glue", "superglue", "encoding", "lra"])
 def test_one_answer_for_all_is_scored_on_the_same_examples(table, place):
     """So that models can be compared with it; it came along although other rows were asked for."""
-    found = {entry.row: entry for entry in entries.load_all(place / "out", table) if not entry.candidate}
+    found = {entry.row: entry for entry in evidence.load_all(place / "out", table) if not entry.candidate}
     one = found.pop(ONE_ANSWER.name)
     assert one.record.model == {}
     assert found
@@ -155,10 +159,10 @@ def test_the_control_is_as_large_as_the_largest(place):
 
 
 def test_a_suite_starts_from_the_models_of_c4(place):
-    entry = entries.load(entries.place(place / "out", "glue", "tiny", "tuning", "syn-r-0"))
+    entry = records.load(evidence.place(place / "out", "glue", "tiny", "tuning", "syn-r-0"))
     start = entry.record.settings["model"]["start"]
     assert start == "WORK/c4-tiny/spans/syn-r-0/model"
-    before = entries.load(entries.place(place / "out", "c4", "tiny", "spans", "syn-r-0"))
+    before = records.load(evidence.place(place / "out", "c4", "tiny", "spans", "syn-r-0"))
     assert entry.record.model["parameters"] == before.record.model["parameters"]
 
 
@@ -212,7 +216,7 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
 def test_a_row_that_fails_does_not_take_the_others_down(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SYNTHATTN_TRACEBACK", raising=False)
-    real = execute.train
+    real = execution_module.train
 
     def failing(settings, *args, **kwargs):
         if settings.model.attention != "fixed_random":
@@ -221,13 +225,13 @@ def test_a_row_that_fails_does_not_take_the_others_down(tmp_path, monkeypatch):
             patch.setattr(run_module, "_fit", lambda *args: 1 / 0)
             return real(settings, *args, **kwargs)
 
-    monkeypatch.setattr(execute, "train", failing)
+    monkeypatch.setattr(execution_module, "train", failing)
     assert reproduce(tmp_path, "lm1b", rows="fixed_random,random") == 0
     rows = {row.name: row for row in outcome.load(tmp_path / "out" / "lm1b").parts[0].rows}
     assert (rows["Fixed Random"].status, rows["Fixed Random"].reason) == ("failed", "division by zero")
     assert rows["Random"].status == "done"
     # What failed is tried again.
-    monkeypatch.setattr(execute, "train", real)
+    monkeypatch.setattr(execution_module, "train", real)
     assert reproduce(tmp_path, "lm1b", rows="fixed_random,random", resume=True) == 0
     rows = {row.name: row for row in outcome.load(tmp_path / "out" / "lm1b").parts[0].rows}
     assert rows["Fixed Random"].status == "done"
@@ -236,7 +240,7 @@ def test_a_row_that_fails_does_not_take_the_others_down(tmp_path, monkeypatch):
 def test_a_learning_rate_that_fails_is_not_taken(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SYNTHATTN_TRACEBACK", raising=False)
-    real = execute.train
+    real = execution_module.train
 
     def failing(settings, *args, **kwargs):
         if settings.training.learning_rate < 2e-3:
@@ -245,13 +249,13 @@ def test_a_learning_rate_that_fails_is_not_taken(tmp_path, monkeypatch):
             patch.setattr(run_module, "_fit", lambda *args: 1 / 0)
             return real(settings, *args, **kwargs)
 
-    monkeypatch.setattr(execute, "train", failing)
+    monkeypatch.setattr(execution_module, "train", failing)
     assert reproduce(tmp_path, "lm1b", rows="random") == 0
     part = outcome.load(tmp_path / "out" / "lm1b").parts[0]
     assert list(part.rates) == ["0.001"]
     assert [row.name for row in part.rows if row.status == "done"] == ["Transformer", "Random"]
     # Nor is it tried again.
-    monkeypatch.setattr(execute, "train", None)
+    monkeypatch.setattr(execution_module, "train", None)
     assert reproduce(tmp_path, "lm1b", rows="random") == 0
 
 
@@ -267,51 +271,51 @@ def test_a_recipe_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch
 
 def test_data_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch):
     chosen = recipe("lm1b", "tiny")
-    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    maker = execution(chosen, Folders(place / "out", place / "work"), lambda name: Display())
     part = chosen.parts[0]
-    prepared = execution.prepared(part, part.settings)
-    execution._check_data(part, prepared.facts)
+    prepared = maker.prepared(part, part.settings)
+    maker.check_data(part, prepared.facts)
     monkeypatch.setitem(prepared.facts["sources"], next(iter(prepared.facts["sources"])), "another fingerprint")
     with pytest.raises(ValueError, match=r"has changed since .* was made"):
-        execution._check_data(part, prepared.facts)
+        maker.check_data(part, prepared.facts)
 
 
 def test_other_tokens_of_the_same_data_are_not_mixed_with_old_runs(place, monkeypatch):
     """As another release of the tokenizer's library would make them: perplexities of tokens would not compare."""
     chosen = recipe("lm1b", "tiny")
-    execution = Execution(chosen, Folders(place / "out", place / "work"), lambda name: Quiet())
+    maker = execution(chosen, Folders(place / "out", place / "work"), lambda name: Display())
     part = chosen.parts[0]
-    facts = execution.prepared(part, part.settings).facts
+    facts = maker.prepared(part, part.settings).facts
     (counts,) = facts["train"]
     tokens = counts["tokens"]
-    execution._check_data(part, facts | {"tokenizer": "written down in another way"})
+    maker.check_data(part, facts | {"tokenizer": "written down in another way"})
     monkeypatch.setitem(counts, "tokens", tokens + 1)
     with pytest.raises(
         ValueError, match=rf"has {tokens + 1:,} tokens, not {tokens:,} as when .*json was made: another"
     ):
-        execution._check_data(part, facts)
+        maker.check_data(part, facts)
 
 
 def test_a_run_that_was_stopped_does_not_go_on_with_other_data(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
-    execution = Execution(recipe("lra", "tiny"), Folders(tmp_path / "out", tmp_path / "work"), lambda name: Quiet())
-    part = execution.recipe.parts[0]
-    job = Job(part, part.baseline, 0, part.rates[0])
-    settings, folder = execution.settings(job), execution.run_folder(job)
+    maker = execution(recipe("lra", "tiny"), Folders(tmp_path / "out", tmp_path / "work"), lambda name: Display())
+    part = maker.study.parts[0]
+    job = PlannedRun(maker.study, part, part.baseline, 0, part.rates[0])
+    settings, folder = maker.settings(job), maker.places.run(job)
     folder.mkdir(parents=True)
-    facts = execution.prepared(part, settings).facts
+    facts = maker.prepared(part, settings).facts
     other = facts | {"sources": dict.fromkeys(facts["sources"], "another fingerprint")}
-    record.Record(status="stopped", settings=as_dict(settings), data=other).save(folder)
+    record.RunRecord(status="stopped", settings=as_dict(settings), data=other).save(folder)
     with pytest.raises(ValueError, match=f"has changed since {folder} was begun; name another --output and --work"):
-        execution.run(job)
+        maker.run(job)
 
 
 def test_vectors_of_words_are_made_before_they_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     chosen = recipe("generation", "tiny")
-    execution = Execution(chosen, Folders(tmp_path / "out", tmp_path / "work"), lambda name: Quiet())
+    maker = execution(chosen, Folders(tmp_path / "out", tmp_path / "work"), lambda name: Display())
     part = next(part for part in chosen.parts if part.vectors)
-    settings = execution.settings(Job(part, part.baseline, 0, rate=1e-3))
+    settings = maker.settings(PlannedRun(chosen, part, part.baseline, 0, rate=1e-3))
     assert Path(str(settings.evaluation.vectors)).is_file()
 
 
@@ -369,10 +373,10 @@ def test_estimates_train_nothing(tmp_path, capsys):
 
 def test_the_command_of_a_record_asks_for_that_run(place):
     for path in (place / "out" / "records" / "encoding").rglob("*.json"):
-        entry = entries.load(path)
+        entry = records.load(path)
         words = entry.command.split()
         assert words[:5] == ["synthattn", "reproduce", "encoding", "--scale", "tiny"]
         chosen = recipe("encoding", "tiny")
         asked = [words[words.index("--rows") + 1]]
-        found = list(jobs(chosen, asked, int(words[words.index("--seeds") + 1])))
+        found = list(plan(chosen, asked, int(words[words.index("--seeds") + 1])))
         assert any((job.row.name, job.seed) == (entry.row, entry.seed) for job in found)

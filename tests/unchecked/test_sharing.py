@@ -7,9 +7,19 @@ from typing import Any
 
 import pytest
 
+from synthattn.compare import executors
+from synthattn.compare.executors import held
 from synthattn.data import locks
-from synthattn.paper import sharing
-from synthattn.paper.sharing import held
+
+
+class Folders:
+    """A folder for each run."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def run(self, run):
+        return self.place / run
 
 
 class Runs:
@@ -18,8 +28,9 @@ class Runs:
     def __init__(self, place: Path) -> None:
         self.place, self.made = place, []
 
-    def run_folder(self, job):
-        return self.place / job
+    @property
+    def places(self):
+        return Folders(self.place)
 
     def done(self, job):
         return (self.place / f"{job}.json").exists()
@@ -35,7 +46,7 @@ class Runs:
 
 
 def shared(runs: Any, jobs: Any, seconds: float = 0.01) -> Any:
-    for number, execution, job in sharing.shared([(runs, job) for job in jobs], seconds):
+    for number, execution, job in executors.shared([(runs, job) for job in jobs], seconds):
         assert execution is runs
         yield number, job
 
@@ -77,7 +88,7 @@ def test_another_table_goes_on_meanwhile(tmp_path):
     tasks: Any = [(first, "rate"), (first, "row"), (second, "rate"), (second, "row")]
     made = []
     with held(tmp_path / "first" / "rate"):
-        found = sharing.shared(tasks, 0.01)
+        found = executors.shared(tasks, 0.01)
         for _ in range(2):
             _, execution, job = next(found)
             execution.run(job)

@@ -55,7 +55,7 @@ def test_spaces_before_punctuation_stay(trained):
 
 
 def test_unigram_agrees_with_sentencepiece(monkeypatch):
-    """The same pieces as SentencePiece itself finds, and the same text back, on other texts than it was trained on."""
+    """The tokenizer gives SentencePiece's own pieces, and the original text back, on unseen texts."""
     models = []
     processor = sentencepiece.SentencePieceProcessor
 

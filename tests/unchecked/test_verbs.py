@@ -17,7 +17,7 @@ import typer
 
 from synthattn.cli import generate as generate_module
 from synthattn.cli.app import app, main
-from synthattn.compare import compare as comparison_module
+from synthattn.compare import execution
 from synthattn.data.holdout import HeldOut, content_hash
 from synthattn.data.open import open_source
 from synthattn.training import record
@@ -130,7 +130,7 @@ def test_evaluate_a_model_that_does_not_know_its_task(place, tmp_path):
 
 
 def test_evaluate_a_checkpoint(place, monkeypatch):
-    """Of a run that is not done: its folder stands for the last whole checkpoint."""
+    """The folder of an unfinished run stands for its last complete checkpoint."""
     from synthattn.training import run
 
     def full(*arguments: object) -> None:
@@ -548,14 +548,14 @@ def test_a_comparison_that_is_stopped(place, tmp_path):
     folder = tmp_path / "with [brackets] and a long name, so that a line of eighty letters has no room for it"
     options = ["--attention", "vanilla,random", "--steps", "2", *TINY, "--output", folder]
     with pytest.MonkeyPatch.context() as patch:
-        original = comparison_module.train
+        original = execution.train
 
         def train(settings: Any, *rest: Any, **more: Any) -> Any:
             if settings.model.attention == "random":
                 raise KeyboardInterrupt
             return original(settings, *rest, **more)
 
-        patch.setattr(comparison_module, "train", train)
+        patch.setattr(execution, "train", train)
         said = call("compare", "--task", "classification", "--data", tmp_path / "data", *options)
     message = f"stopped; all that was done is in {folder}. Go on with: synthattn compare --resume '{folder}'\n"
     assert said == Said(130, "", message)

@@ -1,15 +1,16 @@
-"""Files of runs, damaged: ``train --resume`` on an unfinished run, ``evaluate`` and ``generate`` on a finished one.
+"""Damage files of runs, then try ``train --resume``, ``evaluate`` and ``generate`` on them.
 
-One file is cut off, emptied, deleted, overwritten with other bytes, replaced by another file, by a pickle, by a
-symbolic link or by a folder. Afterwards the command must refuse in one line, or end with exactly the weights, scores
-and answers of the undamaged run. A pickle that is opened runs code, which leaves a mark; that counts as wrong.
+``train --resume`` is tried on an unfinished run, the other commands on a finished one. One file is cut off, emptied,
+deleted, overwritten with other bytes, replaced by another file, by a pickle, by a symbolic link or by a folder.
+Afterwards the command must refuse in one line, or end with exactly the weights, scores and answers of the undamaged
+run. A pickle that is opened leaves a mark, which counts as wrong.
 
 Checkpoints and the model of a finished run have a seal with the checksum of every file, so a single changed byte in
 them must be found. ``settings.yaml`` has none, but the record repeats its content. A record has no checksum either: its
 numbers are written anew when a run goes on, and neither ``evaluate`` nor ``generate`` reads more of it than settings.
 
-Every third damage is done to a model without its seal, as a model from elsewhere has none. No checksum tells there
-that a byte of the weights or the vocabulary is another one, so only damage to the form of a file is tried.
+One third of the damages are done to a model without a seal, such as a model from elsewhere. No checksum detects a
+changed byte of its weights or vocabulary, so only damage to the form of a file is tried.
 """
 
 import json
@@ -60,7 +61,7 @@ class Evil:
 
 
 Damage = Callable[[random.Random, Path, Path], str]
-"""Damages a file, of which another run has its own version, and says how."""
+"""A function that damages a file, given the file of another run, and returns a description."""
 
 
 def cut(rng: random.Random, file: Path, other: Path) -> str:
@@ -130,7 +131,7 @@ def flipped(rng: random.Random, file: Path, other: Path) -> str:
 
 
 def swapped(rng: random.Random, file: Path, other: Path) -> str:
-    """The same file of a run with another seed."""
+    """Replace a file by the file of a run with another seed."""
     if not other.is_file():
         return flipped(rng, file, other)
     shutil.copyfile(other, file)
@@ -176,7 +177,7 @@ def run(count: int, seed: int) -> Outcome:
 
 
 class Campaign:
-    """The runs that are damaged, and what the commands give on them while they are whole."""
+    """Runs to damage, and the results of the commands on the undamaged runs."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -197,11 +198,11 @@ class Campaign:
 
     @staticmethod
     def whole(verb: str) -> str:
-        """The name of the run that a command is tried on."""
+        """Return the name of the run that a command is tried on."""
         return "unfinished" if verb == "resume" else "finished"
 
     def one(self, rng: random.Random, verb: str, unsealed: bool) -> tuple[Verdict, str]:
-        """Damage one file of a run, and see what a command makes of it."""
+        """Damage one file of a run, run a command, and judge its result."""
         work = self.place / "work"
         shutil.rmtree(work, ignore_errors=True)
         whole = self.whole(verb)
@@ -229,13 +230,13 @@ class Campaign:
 
     @staticmethod
     def command(verb: str, folder: Path) -> list[str | Path]:
-        """The arguments of a command."""
+        """Return the arguments of a command."""
         if verb == "resume":
             return ["train", "--resume", folder, "--quiet"]
         return ["evaluate", folder, "--json", "--quiet"] if verb == "evaluate" else ["generate", folder]
 
     def result(self, verb: str, folder: Path) -> Any:
-        """Run a command on a copy of a whole run."""
+        """Run a command on a copy of an undamaged run and return its result."""
         copied = self.place / "work" / "run"
         shutil.copytree(folder, copied)
         said = call(*self.command(verb, copied), stdin=QUESTIONS)
@@ -246,7 +247,7 @@ class Campaign:
 
     @staticmethod
     def outcome(verb: str, folder: Path, printed: str) -> Any:
-        """What must be the same whenever a command succeeds."""
+        """Return the result that must be equal whenever a command succeeds."""
         if verb == "evaluate":
             return json.loads(printed)["scores"]
         if verb == "generate":
@@ -257,7 +258,7 @@ class Campaign:
 
 
 def _train(folder: Path, seed: int) -> None:
-    """Train until all checkpoints are written, and stop before the model is."""
+    """Train until all checkpoints are written, and stop before the model is written."""
 
     def stopped(*arguments: Any) -> None:
         raise OSError("stopped")

@@ -1,14 +1,13 @@
-"""Configurations of saved models, changed at random: ``describe``, ``generate``, ``evaluate`` and ``train --start``.
+"""Change configurations of saved models at random, then try all commands that read a model.
 
-A changed configuration that is accepted is a model of its own, and the command must do what it says. So the expected
-result is computed from the changed fields without the code that reads folders: a model is made from them and given the
-tensors of the file.
+An accepted configuration defines another model, and the command must use that model. The expected result is computed
+without the code that reads folders: a model is built from the changed fields and gets the tensors of the file.
 
-- ``describe``: the number of parameters is that of a model that was really made. Where it would be too large to make,
-  the number is a polynomial in the changed field, taken through the numbers of small models.
-- ``generate``: the answers are those of a plain loop that decodes without a cache, or of the largest logit.
-- ``evaluate`` and ``train --start``: the scores and the trained weights are those for the model made from the fields,
-  saved anew by ``save_pretrained``.
+- ``describe``: the number of parameters equals the number of a model that was built. For a model that is too large to
+  build, the expected number is a polynomial in the changed field, fitted to small models.
+- ``generate``: the answers equal those of a plain loop without a cache, or the class of the largest logit.
+- ``evaluate`` and ``train --start``: scores and trained weights equal those of the model built from the fields and
+  saved by ``save_pretrained``.
 """
 
 import copy
@@ -39,7 +38,7 @@ SPECS = ("vanilla", "random", "random+vanilla", "dense", "factorized_random(rank
 KINDS = {"seq2seq": "translation", "causal-lm": "language-modeling", "classifier": "classification"}
 NEW_TOKENS = 4
 MAKEABLE = 5_000_000
-"""Parameters of a model that is really made to count them."""
+"""Maximum number of parameters of a model that is built to count them."""
 
 ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, -7, 3, 2.5, 1e-9, 1e300, float("nan"), float("inf"), -float("inf"),
@@ -74,7 +73,7 @@ GROWING = (
     "vocab_size", "d_model", "d_ff", "encoder_layers", "decoder_layers", "max_position_embeddings", "relative_buckets",
     "relative_distance", "num_heads", "head_dim", "synthetic_heads", "synthetic_head_dim",
 )  # fmt: skip
-"""Whole numbers on which the number of parameters depends as a polynomial of at most the second degree."""
+"""Fields that the number of parameters depends on as a polynomial of degree 2 or less."""
 
 
 class Saved(NamedTuple):
@@ -86,7 +85,7 @@ class Saved(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A changed configuration: the text of ``config.json``, and its fields where that text is an object."""
+    """A changed configuration: the text of ``config.json``, and its fields if the text is an object."""
 
     text: str
     fields: dict[str, Any] | None
@@ -147,7 +146,7 @@ def _models(place: Path) -> list[Saved]:
                 model.config.id2label, model.config.label2id = {0: "animal", 1: "thing"}, {"animal": 0, "thing": 1}
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-            # Else these would say which tokens start and end a text, and not the configuration.
+            # Otherwise this file, not the configuration, would decide which tokens start and end a text.
             (folder / "generation_config.json").unlink(missing_ok=True)
             made.append(Saved(folder, kind, tokenizer))
     return made
@@ -228,7 +227,7 @@ def _differs(found: str, expected: str) -> str | None:
 
 
 def _made(saved: Saved, change: Change) -> Any:
-    """Make a model from the changed fields, with the tensors of the file, without reading the folder."""
+    """Build a model from the changed fields with the tensors of the file, without reading the folder."""
     assert change.fields is not None, "text that is no object was accepted"
     fields = {name: value for name, value in change.fields.items() if name != "model_type"}
     model = MODELS[saved.kind](SynthesizerConfig(**copy.deepcopy(fields)))
@@ -265,7 +264,7 @@ def _wrong_description(said: Said, saved: Saved, change: Change) -> str | None:
 def _count(model_class: Any, fields: dict[str, Any], total: int) -> Any:
     if total <= MAKEABLE:
         return _real_count(model_class, fields)
-    # Only one field is so large that it matters.
+    # Only one field is large enough to matter.
     name = max((name for name in GROWING if isinstance(fields.get(name), int)), key=lambda name: fields[name])
     points: dict[int, int] = {}
     for value in (8, 16, 24, 32, 40, 48):
@@ -280,7 +279,7 @@ def _real_count(model_class: Any, fields: dict[str, Any]) -> int:
 
 
 def _polynomial(points: dict[int, int], x: int) -> Fraction:
-    """Lagrange's polynomial through some points, at ``x``."""
+    """Evaluate Lagrange's polynomial through some points at ``x``."""
     total = Fraction(0)
     for a, y in points.items():
         term = Fraction(y)

@@ -1,8 +1,8 @@
-"""Damaged data files: each is an error of one line that names the file, or is read exactly as it stands.
+"""Damage data files: each must give an error of one line that names the file, or be read exactly.
 
-Every file is read through the loaders and by the command ``synthattn data``. What must hold is worked out without them.
-A damage says which rows it touched; all others must be as they were, in their places. Beside this, what is read must
-equal a simple reading of the damaged bytes, written here, and the command must count as many records.
+Every file is read by the loaders and by the command ``synthattn data``. The expected result is computed without them.
+A damage names the rows it changed; all other rows must stay in place. The rows read must equal a simple reading of the
+damaged bytes, which is written here, and the command must count as many records.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ FORMATS = [".txt", ".tsv", ".csv", ".jsonl", ".json", ".en"]
 
 @dataclass
 class Case:
-    """A file as a list of rows' bytes, with what reading it should give."""
+    """A file as a list of rows' bytes, with the rows that should be read."""
 
     suffix: str
     chunks: list[bytes]
@@ -65,10 +65,10 @@ class Case:
 
 @dataclass
 class Damage:
-    """Damaged bytes, and how what is read may differ from before.
+    """Damaged bytes, and the permitted differences of the rows.
 
-    ``touched`` is None where all rows must be as before or there must be an error; "error" where there must be one;
-    "cut" where the last row read may be broken and later ones missing; or the number of a chunk.
+    ``touched`` is None if all rows must be as before or an error must follow; "error" if an error must follow; "cut" if
+    the last row may be broken and later ones missing; or the number of the damaged chunk.
     """
 
     raw: bytes
@@ -149,7 +149,7 @@ def nul(case: Case) -> Damage:
 
 
 def recoded(case: Case) -> Damage:
-    """Other encodings. Of pure ASCII, the bytes are the same."""
+    """Encode the file in another way, which leaves pure ASCII unchanged."""
     encoding = case.rng.choice(["latin-1", "cp1252", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
     other = make_case(case.rng, case.suffix, LATIN)
     case.chunks, case.rows, case.header = other.chunks, other.rows, other.header
@@ -158,7 +158,7 @@ def recoded(case: Case) -> Damage:
 
 
 def columns(case: Case) -> Damage:
-    """Fields in another order, which only their content can tell."""
+    """Reorder the fields of a row, which only their content can tell."""
     number = case.rng.randrange(len(case.chunks))
     if case.suffix != ".tsv":
         return flip(case)
@@ -170,19 +170,19 @@ def columns(case: Case) -> Damage:
 
 
 def dropped(case: Case) -> Damage:
-    """A field less or more."""
+    """Remove or add a field."""
     if case.suffix not in (".tsv", ".csv"):
         return bit(case)
     number = case.rng.randrange(len(case.chunks))
     comma = b"\t" if case.suffix == ".tsv" else b","
     chunk = case.chunks[number]
     short = chunk[chunk.index(comma) + 1 :] if case.rng.random() < 0.5 else b"7" + comma + chunk
-    # Without its first field, the first row of a CSV file can no longer be told from one of fewer columns.
+    # Even the first row counts: a CSV file without its first field looks like one of fewer columns.
     return Damage(b"".join([*case.chunks[:number], short, *case.chunks[number + 1 :]]), "error")
 
 
 def quotes(case: Case) -> Damage:
-    """A quote lost or added."""
+    """Remove or add a quote."""
     places = [n for n, byte in enumerate(case.raw) if byte == ord('"')]
     raw = bytearray(case.raw)
     if places and case.rng.random() < 0.5:
@@ -195,7 +195,7 @@ def quotes(case: Case) -> Damage:
     while place >= end:
         number += 1
         end += len(case.chunks[number])
-    # Every quote of CSV has a partner.
+    # Every quote of a CSV file has a partner.
     return Damage(bytes(raw), "error" if case.suffix == ".csv" else number)
 
 
@@ -209,7 +209,7 @@ def spliced(case: Case) -> Damage:
 
 
 def escape(case: Case) -> Damage:
-    """A sequence that clears a terminal, or reverses what follows."""
+    """Insert a sequence that clears a terminal, or reverses the following text."""
     sequence = case.rng.choice(["\x1b[2J", "\u202e", "\x9b31m", "[/b]"]).encode()
 
     def change(chunk: bytearray) -> None:
@@ -224,7 +224,7 @@ def empty(case: Case) -> Damage:
 
 
 def without_last(case: Case) -> Damage:
-    """The other side of parallel text shows that a line is missing; elsewhere nothing does."""
+    """Remove the last line, which only parallel text or the end of an array can show."""
     return Damage(b"".join(case.chunks[:-1]), "error" if case.suffix in (".en", ".json") else "cut")
 
 
@@ -247,7 +247,7 @@ DAMAGES = [
 
 
 def damaged_gzip(case: Case) -> Damage:
-    """Compressed bytes, damaged; the checksum must catch what changes the content."""
+    """Damage compressed bytes; the checksum must detect changes of the content."""
     packed = bytearray(gzip.compress(case.raw, mtime=0))
     kind = case.rng.randrange(5)
     if kind == 0:
@@ -263,7 +263,7 @@ def damaged_gzip(case: Case) -> Damage:
 
 
 def simple(suffix: str, raw: bytes) -> list[dict[str, Any]] | None:
-    """The rows of a file as short code reads them; None where it cannot."""
+    """Read the rows of a file by short code; return None if that fails."""
     try:
         text = raw.decode("utf-8-sig")
         lines = [line.removesuffix("\r") for line in text.split("\n")]
@@ -284,7 +284,7 @@ def simple(suffix: str, raw: bytes) -> list[dict[str, Any]] | None:
 
 
 def simple_csv(text: str) -> list[list[str]]:
-    """Character by character."""
+    """Parse CSV character by character."""
     table, row, cell, inside, n = [], [], "", False, 0
     text = text.replace("\r\n", "\n")
     text = text if text.endswith("\n") else text + "\n"
@@ -309,7 +309,7 @@ def simple_csv(text: str) -> list[list[str]]:
 
 @dataclass
 class Prepared:
-    """A folder with a damaged file for training, and one for validation that is whole."""
+    """A folder with a damaged training file and an intact validation file."""
 
     folder: Path
     name: str
@@ -317,9 +317,9 @@ class Prepared:
     case: Case
     damage: Damage
     inside: bool
-    """True where the content was damaged, False where its compressed bytes were."""
+    """True if the content was damaged, False if its compressed bytes were."""
     others: list[str]
-    """The lines of the other side of parallel text."""
+    """Lines of the other file of parallel text."""
 
     @property
     def changed(self) -> bool:
@@ -327,7 +327,7 @@ class Prepared:
 
 
 def prepare(folder: Path, seed: int) -> Prepared:
-    """Write a file, damaged in a way that the seed decides."""
+    """Write a file with a damage that the seed decides."""
     rng = random.Random(seed)
     suffix = FORMATS[seed % len(FORMATS)]
     case = make_case(rng, suffix, WORDS)
@@ -345,7 +345,7 @@ def prepare(folder: Path, seed: int) -> Prepared:
 
 
 def expected_error(prepared: Prepared, read: list[dict[str, Any]]) -> str:
-    """Say what is wrong with rows that were read; empty where they are what the file holds."""
+    """Describe what is wrong with rows that were read; return an empty text if they are right."""
     case, damage, suffix = prepared.case, prepared.damage, prepared.case.suffix
     if suffix == ".en" and [row.pop("de") for row in read] != prepared.others:
         return "the other side has changed"
@@ -359,7 +359,7 @@ def expected_error(prepared: Prepared, read: list[dict[str, Any]]) -> str:
         whole = len(read) <= len(case.rows) and read[:-1] == case.rows[: max(0, len(read) - 1)]
         return "" if whole else "other rows than the last one have changed"
     if suffix == ".txt":
-        return ""  # in text, nothing tells a line feed that was damaged from one that was not
+        return ""  # in plain text, a damaged line feed cannot be detected
     touched = int(damage.touched) - case.header
     if len(read) != len(case.rows):
         return "rows were lost or added"
@@ -440,12 +440,12 @@ def redirected(out: io.StringIO, err: io.StringIO) -> Iterator[None]:
 
 
 def control_characters(text: str) -> bool:
-    """Tell whether a terminal would be controlled by a text, other than by the ends of its lines."""
+    """Return True if a text contains control characters other than line feeds."""
     return any((not c.isprintable() and c not in "\n\xa0\u3000") for c in text)
 
 
 def try_one(seed: int) -> tuple[Verdict, str]:
-    """Make one damaged file and judge what becomes of it."""
+    """Write one damaged file and judge how it is read."""
     folder = Path(tempfile.mkdtemp(prefix="damaged-"))
     try:
         with mock.patch.dict(os.environ, {"SYNTHATTN_CACHE": str(folder / "cache")}):

@@ -16,7 +16,7 @@ from tools.faults.outcome import Verdict
 
 
 class ExpiredError(BaseException):
-    """A command did not end in time. No handler of ordinary exceptions can take it for one."""
+    """Raised if a command does not end in time; handlers of ordinary exceptions do not catch it."""
 
 
 class Said(NamedTuple):
@@ -29,7 +29,7 @@ class Said(NamedTuple):
 
 
 def call(*arguments: str | Path | int, stdin: str = "", seconds: float = 30.0) -> Said:
-    """Run the command as a shell would: output is caught where it leaves the process, so that no library escapes."""
+    """Run the command as a shell would, and capture the output of the whole process."""
     code, error = None, None
     with tempfile.TemporaryFile("w+b") as out, tempfile.TemporaryFile("w+b") as err:
         with _redirected(stdin, out, err), _limited(seconds):
@@ -38,7 +38,7 @@ def call(*arguments: str | Path | int, stdin: str = "", seconds: float = 30.0) -
                 main()
             except SystemExit as ended:
                 code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-            except BaseException as caught:  # whatever reaches the user counts
+            except BaseException as caught:  # anything that reaches the user counts
                 error = caught
         return Said(code, _text(out), _text(err), error)
 
@@ -49,11 +49,11 @@ def _text(file: Any) -> str:
 
 
 def judge(said: Said, right: Callable[[], str | None]) -> tuple[Verdict, str]:
-    """Return the verdict on a command, and a reason where it is a bad one.
+    """Return the verdict on a command, and a reason if the verdict is bad.
 
     Args:
         said: how the command ended.
-        right: checks the result of a command that succeeded; returns what is wrong with it, None if nothing is.
+        right: checks the result of a command that succeeded; returns a problem, or None.
     """
     if isinstance(said.error, ExpiredError | MemoryError):
         return "crash", repr(said.error)
@@ -66,14 +66,14 @@ def judge(said: Said, right: Callable[[], str | None]) -> tuple[Verdict, str]:
         return ("clear", "") if one else ("traceback", f"exit code {said.code}, said {said.err[-300:]!r}")
     try:
         wrong = right()
-    except Exception as error:  # what was accepted has no right result
+    except Exception as error:  # the accepted input has no right result
         return "wrong", f"accepted, but {type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return ("right", "") if wrong is None else ("wrong", wrong)
 
 
 @contextlib.contextmanager
 def _redirected(stdin: str, out: Any, err: Any) -> Iterator[None]:
-    """Point the three standard streams elsewhere, those of Python and those of the process."""
+    """Redirect the three standard streams, both of Python and of the process."""
     streams, argv = (sys.stdin, sys.stdout, sys.stderr), sys.argv
     for stream in streams[1:]:
         stream.flush()
@@ -86,7 +86,7 @@ def _redirected(stdin: str, out: Any, err: Any) -> Iterator[None]:
         try:
             sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 (it must outlive this line)
             sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-            # As Python itself opens it.
+            # Options as Python itself opens it.
             sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
             yield
         finally:
@@ -115,7 +115,7 @@ def _limited(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_limit(more: int = 4 * 10**9) -> Iterator[None]:
-    """Let this process take only that many bytes more than it has now: a MemoryError comes before the kernel kills."""
+    """Limit the additional memory of this process, so that a MemoryError comes before the kernel kills it."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, hard))

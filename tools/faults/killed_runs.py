@@ -1,7 +1,7 @@
-"""Runs that are killed at random moments and resumed end as a run that was never killed.
+"""Kill runs at random moments and resume them; they must end like a run that was never killed.
 
-Each input is one kill. It is ``right`` if the run it belongs to ends with the same weights, scores and record, to the
-last bit, as one that nothing happened to, and leaves the same files.
+Each input is one kill. It is ``right`` if its run ends with the weights, scores, record and files of an undisturbed
+run, to the last bit.
 """
 
 import random
@@ -45,12 +45,12 @@ def write_texts(folder: Path) -> None:
 
 
 def begin(folder: Path, start: list[str] = START) -> list[str]:
-    """Return the command that starts a run, or goes on with it."""
+    """Return the command that starts a run, or resumes it."""
     return RESUME if (folder / "run" / run_module.SETTINGS).is_file() else start
 
 
 def difference(found: Path, expected: Path) -> str:
-    """Name what differs between two runs that are done; empty where they are the same to the last bit."""
+    """Name the difference between two finished runs; return an empty text if they are equal to the last bit."""
     weights = [(folder / "run" / run_module.MODEL / checkpoints.WEIGHTS).read_bytes() for folder in (found, expected)]
     if weights[0] != weights[1]:
         return "other weights"
@@ -66,7 +66,7 @@ def difference(found: Path, expected: Path) -> str:
 
 
 def reference(folder: Path, start: list[str] = START) -> tuple[Path, float]:
-    """Make a run that nothing happens to; return its folder, and how many seconds it took."""
+    """Finish an undisturbed run, and return its folder and its duration in seconds."""
     if not (folder / "data").is_dir():
         write_texts(folder / "data")
     first = FORKS.Process(target=int)  # imports everything, once
@@ -87,15 +87,15 @@ def random_kills(
     start: list[str] = START,
     tell: Callable[[str], object] = print,
 ) -> Outcome:
-    """Kill runs at random moments, go on with each until it ends, and compare it with one that was never killed.
+    """Kill runs at random moments, resume each until it ends, and compare it with an undisturbed run.
 
     Args:
-        expected: the folder of a run that nothing happened to.
-        seconds: how long that took.
-        kills: how often something is killed.
-        seed: of the moments.
+        expected: folder of an undisturbed run.
+        seconds: duration of that run.
+        kills: number of kills.
+        seed: seed of the moments.
         start: the command that starts a run.
-        tell: is told what each kill left behind.
+        tell: function that receives the state after each kill.
     """
     draw, outcome = random.Random(seed), Outcome("killed_runs")
     attempt = 0
@@ -103,7 +103,7 @@ def random_kills(
     while outcome.tried + len(pending) < kills or pending:
         place = expected.parent / f"killed-{attempt}"
         began = time.time()
-        # Slow writing gives a kill a chance to hit it.
+        # Slow writing raises the chance that a kill hits it.
         process = Process(place, begin(place, start), Fault("os:fsync", what="slow"))
         if outcome.tried + len(pending) < kills and process.kill_after(draw.uniform(0, seconds)):
             pending.append(f"kill after {time.time() - began:.2f} s, {state(place / 'run', began)}")
@@ -114,7 +114,7 @@ def random_kills(
         for kill in pending:
             outcome.add(verdict, f"seed {seed}, {kill}: {why}")
         pending = []
-        attempt += 1  # it ended before it was killed often enough
+        attempt += 1  # the run ended before it was killed often enough
     return outcome
 
 
@@ -131,7 +131,7 @@ def _ended(process: Process, place: Path, expected: Path) -> tuple[Verdict, str]
 
 
 def state(folder: Path, began: float) -> str:
-    """Describe what a kill left behind."""
+    """Describe the state of a run after a kill."""
     if not (folder / run_module.SETTINGS).is_file():
         return "before it had begun"
     if (folder / run_module.MODEL).is_dir():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Verdict = Literal["right", "clear", "traceback", "crash", "wrong"]
-"""How a faulty input ended.
+"""Verdict on a faulty input.
 
 ``right``: accepted, and the result equals an independent computation.
 ``clear``: refused in one line that says what is wrong.
@@ -26,7 +26,7 @@ class Outcome:
     failures: list[str] = field(default_factory=list)
 
     def add(self, verdict: Verdict, description: str = "") -> None:
-        """Count one input. ``description`` says how to make a bad one again."""
+        """Count one input. ``description`` says how to repeat a bad one."""
         self.counts[verdict] += 1
         if verdict not in GOOD:
             self.failures.append(f"{verdict}: {description}")

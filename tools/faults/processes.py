@@ -1,6 +1,6 @@
-"""The command ``synthattn`` in processes of its own, to which something happens at a chosen moment.
+"""Run the command ``synthattn`` in processes that suffer a fault at a chosen moment.
 
-Processes are forked after all imports, so that a run takes a second and many can be killed.
+Processes are forked after all imports, so that a run takes only a second.
 """
 
 import gc
@@ -20,26 +20,26 @@ import torch
 from synthattn.cli.app import main
 
 FORKS = multiprocessing.get_context("forkserver")
-# Those that are imported late as well: a name that is not there does no harm.
+# Late imports, too; an unknown name does no harm.
 FORKS.set_forkserver_preload(["synthattn.cli.train", "synthattn.compare.compare", "pytest", "typer._adapters"])
 
 WAIT = 120
-"""Seconds after which a process that has not ended is killed."""
+"""Seconds after which a running process is killed."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that happens to a process, at the first or a later call of a function."""
+    """A fault that happens to a process at the first or a later call of a function."""
 
     place: str
     call: int = 1
     when: Literal["before", "after"] = "before"
     what: Literal["kill", "interrupt", "terminate", "interrupt twice", "memory", "nan", "slow", "wait"] = "kill"
-    """``wait``: until there is a file named ``go`` in the folder; meanwhile there is one named ``waiting``."""
+    """Kind of fault. ``wait`` creates a file ``waiting``, and waits for a file ``go`` in the folder."""
 
 
 class Process:
-    """The command in a process of its own, in a folder where what it prints is kept."""
+    """The command in its own process, with its output in a folder."""
 
     def __init__(self, folder: Path, arguments: list[str], *faults: Fault, file_size: int | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ class Process:
         self.process.start()
 
     def wait(self) -> "Process":
-        """Wait until it ends; kill it if it does not."""
+        """Wait for the end of the process; kill it after ``WAIT`` seconds."""
         self.process.join(WAIT)
         if self.process.exitcode is None:
             self.process.kill()
@@ -57,7 +57,7 @@ class Process:
         return self
 
     def until_waiting(self) -> "Process":
-        """Wait until it waits, see ``Fault``."""
+        """Wait until the process waits, see ``Fault``."""
         while not (self.folder / "waiting").exists():
             if self.process.exitcode is not None:
                 raise RuntimeError(f"ended with {self.code} before it waited: {self.said}")
@@ -65,7 +65,7 @@ class Process:
         return self
 
     def kill_after(self, seconds: float) -> bool:
-        """Kill it after some seconds; return whether it was still running."""
+        """Kill the process after some seconds; return True if it was still running."""
         self.process.join(seconds)
         killed = self.process.exitcode is None
         if killed:
@@ -86,10 +86,10 @@ def _command(folder: str, arguments: list[str], faults: tuple[Fault, ...], file_
     os.chdir(folder)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    # A shell that runs the tests in the background makes them deaf to Ctrl-C.
+    # A shell that runs the tests in the background makes the processes ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)
-    gc.freeze()  # every run collects garbage, among all that the imports made
+    gc.freeze()  # otherwise every run would collect garbage among all imports
     os.environ["SYNTHATTN_CACHE"] = str(Path(folder).parent / "cache")
     if file_size is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))

@@ -1,8 +1,8 @@
 """Call layers and operators with randomly wrong arguments: shapes, strides, types, broadcasts, empty tensors.
 
-Each call starts from right arguments, of which one or two are then changed. A call must be refused in one line, or give
-the result of :mod:`synthattn.reference` (layers) or of torch's own operations (operators) for the same arguments. Calls
-run in a child process, which a call that corrupts memory may kill: it is then counted, and the next child goes on.
+Each call starts from valid arguments, of which one or two are then changed. A call must be refused in one line, or give
+the result of :mod:`synthattn.reference` (layers) or of torch's own operations (operators). Calls run in a child
+process. A call that corrupts memory may kill the child; this is counted, and the next child continues.
 """
 
 import copy
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from synthattn import SyntheticAttention, reference
 from synthattn.engine import memory_pool
+from synthattn.engine.native.dropout import kept_weights
 from synthattn.layers import ProjectedMemory
 from tools.faults.outcome import Outcome, Verdict
 
@@ -39,14 +40,14 @@ SPECS = [
     "random+dense+vanilla+relative",
 ]
 SECONDS = 60
-"""How long a call may take before it counts as hanging."""
+"""Seconds after which a call counts as hanging."""
 
 Rng = random.Random
 
 
 @dataclass
 class Call:
-    """A call with its arguments, and the result that it must have if it is accepted."""
+    """A call with its arguments, and its expected result if it is accepted."""
 
     text: str
     arguments: dict[str, Any]
@@ -58,7 +59,7 @@ class Call:
 
 
 def layer_call(rng: Rng) -> Call:
-    """A forward and backward pass of ``SyntheticAttention``, with any of its arguments."""
+    """Return a forward and backward pass of ``SyntheticAttention``, with any of its arguments."""
     spec, heads, dim = rng.choice(SPECS), rng.choice([1, 2, 3, 8]), rng.choice([2, 3, 8])
     batch, q = rng.choice([1, 2, 3]), rng.choice([1, 2, 5, 17, 40, 100])
     k, d_model = rng.choice([q, q, 2, 11, 97]), heads * dim
@@ -102,7 +103,7 @@ def run_layer(layer: SyntheticAttention, given: dict[str, Any]) -> list[Tensor]:
 
 
 def expect_layer(layer: SyntheticAttention, given: dict[str, Any], memory: Tensor | None) -> list[Tensor]:
-    """The output and the gradient of the output projection, by the paper's equations in float64."""
+    """Return output and gradient of the output projection by the paper's equations in float64."""
     exact = copy.deepcopy(layer).double()
     x = given["x"].detach().double()
     source = given.get("memory")
@@ -141,7 +142,7 @@ def expect_layer(layer: SyntheticAttention, given: dict[str, Any], memory: Tenso
 
 
 def expect_projected(exact: SyntheticAttention, given: dict[str, Any]) -> list[Tensor]:
-    """The output for other keys and values, in two steps and in float64."""
+    """Return the output for changed keys and values, computed in two steps and in float64."""
 
     def double(value: Any) -> Any:
         return value.detach().double() if isinstance(value, Tensor) and value.is_floating_point() else value
@@ -152,7 +153,7 @@ def expect_projected(exact: SyntheticAttention, given: dict[str, Any]) -> list[T
 
 
 def attend_call(rng: Rng) -> Call:
-    """The operator of attention, and that of its gradient."""
+    """Return a call of the operator of attention and of its gradient."""
     batch, heads, q, k, width = (
         rng.choice(sizes) for sizes in ([1, 2], [1, 3], [1, 2, 7, 140], [1, 5, 150], [1, 9, 33])
     )
@@ -168,6 +169,7 @@ def attend_call(rng: Rng) -> Call:
     first = torch.tensor([rng.randrange(k) for _ in range(batch)])
     given["ends"] = rng.choice([None, torch.stack([first, first + 1 + (k - first - 1) // 2])])
     given |= {"q": q, "causal": rng.random() < 0.3}
+    given |= {"dropout": rng.choice([0.0, 0.4]), "seed": rng.randrange(2**62)}
     return Call("attend", given, run_attend, expect_attend)
 
 
@@ -200,7 +202,12 @@ def expect_attend(given: dict[str, Any]) -> list[Tensor]:
         allowed = allowed & (places >= first) & (places < last)
     total = total.masked_fill(~allowed, float("-inf"))
     dead = (total == float("-inf")).all(-1, keepdim=True)
-    result = total.masked_fill(dead, 0.0).softmax(-1).masked_fill(dead, 0.0) @ value
+    weights = total.masked_fill(dead, 0.0).softmax(-1).masked_fill(dead, 0.0)
+    if given["dropout"] > 0.0:
+        batch, heads, q, k = total.shape
+        kept = kept_weights(given["dropout"], given["seed"], (batch, heads, q, k))
+        weights = weights * kept / (1.0 - given["dropout"])
+    result = weights @ value
     leaves = [t for t in (value, bias, weight, *queries, *keys) if t is not None]
     return [result.detach(), *torch.autograd.grad(result.sum(), leaves)]
 
@@ -253,7 +260,7 @@ def other_type(rng: Rng, t: Tensor) -> Any:
 
 
 def other_strides(rng: Rng, t: Tensor) -> Any:
-    """An equal tensor with another order of memory, with gaps, or with the other sign in memory."""
+    """Return an equal tensor with another order, gaps or another sign in memory."""
     if t.dim() == 0 or t.numel() == 0:
         return t
     kind = rng.choice(["gaps", "order", "offset", "sign"])
@@ -309,7 +316,7 @@ def change(rng: Rng, value: Any) -> Any:
 
 
 def calls(seed: int, number: int) -> Call:
-    """The call of this number: the same for the same seed."""
+    """Return the call of this number, which is fixed by the seed."""
     rng = Rng(f"{seed} {number}")
     torch.manual_seed(rng.randrange(2**31))
     call = rng.choice([layer_call, layer_call, layer_call, attend_call, attend_call, product_call, norm_call])(rng)
@@ -325,7 +332,7 @@ def judge(call: Call) -> tuple[Verdict, str]:
     try:
         found = call.execute(call.arguments)
     except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
-        # Torch's own refusals of a type or a device may have more lines: they come before anything of ours.
+        # Torch's own errors about a type or a device come first, and may have more lines.
         clear = isinstance(error, RuntimeError) or "\n" not in str(error)
         return ("clear", "") if clear else ("traceback", f"{type(error).__name__}: {error}")
     except Exception as error:
@@ -354,8 +361,8 @@ def describe(call: Call) -> str:
 
 
 def work(seed: int, start: int, stop: int) -> None:
-    """Judge some calls, and print a line before and after each. A call that takes too long ends the process."""
-    memory_pool.UNIT = 2**60  # no memory pool: a sanitizer shall see the bounds of every tensor
+    """Judge some calls, and print a line before and after each. A call that hangs ends the process."""
+    memory_pool.UNIT = 2**60  # no memory pool, so that a sanitizer sees the bounds of every tensor
     torch.set_num_threads(2)
     for number in range(start, stop):
         call = calls(seed, number)
@@ -366,7 +373,7 @@ def work(seed: int, start: int, stop: int) -> None:
 
 
 def run(count: int, seed: int) -> Outcome:
-    """Make this many wrong calls in child processes."""
+    """Make this many wrong calls in child processes and count their verdicts."""
     outcome = Outcome("wrong_calls")
     while outcome.tried < count:
         command = [sys.executable, "-m", "tools.faults.wrong_calls", str(seed), str(outcome.tried), str(count)]

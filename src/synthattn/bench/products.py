@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from synthattn.engine.native import kernel
+from synthattn.engine.native import Problem, kernel
 
 Shape = tuple[int, int, int, int]
 """``(count, rows, inner, columns)``: that many products of a ``(rows, inner)`` and an ``(inner, columns)`` matrix."""
@@ -91,38 +91,18 @@ def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
     return batch * [logits, to_weights, to_value, (heads, q, k, width), (heads, k, q, width)]
 
 
-def _native(
-    value: Tensor,
-    bias: Any,
-    weight: Any,
-    queries: list[Tensor],
-    keys: Any,
-    scales: Any,
-    ends: Any,
-    q: int,
-    *_: Any,
-) -> list[Shape]:
-    batch, heads, k, out = value.shape
-    width = sum(t.shape[-1] for t in queries)
-    return batch * [shape for shape in [(heads, q, width, k), (heads, q, k, out)] if min(shape) > 0]
+def _native(*arguments: Any) -> list[Shape]:
+    problem = Problem(*arguments[: len(Problem._fields)])
+    batch, heads, k, out = problem.value.shape
+    width = sum(t.shape[-1] for t in problem.queries)
+    shapes = [(heads, problem.q, width, k), (heads, problem.q, k, out)]
+    return batch * [shape for shape in shapes if min(shape) > 0]
 
 
-def _native_backward(
-    above: Tensor,
-    result: Tensor,
-    needed: list[Tensor],
-    value: Tensor,
-    bias: Any,
-    weight: Any,
-    queries: list[Tensor],
-    keys: Any,
-    scales: Any,
-    ends: Any,
-    q: int,
-    *_: Any,
-) -> list[Shape]:
-    batch, heads, k, out = value.shape
-    width = sum(t.shape[-1] for t in queries)
+def _native_backward(above: Tensor, result: Tensor, needed: list[Tensor], *arguments: Any) -> list[Shape]:
+    problem = Problem(*arguments[: len(Problem._fields)])
+    (batch, heads, k, out), q = problem.value.shape, problem.q
+    width = sum(t.shape[-1] for t in problem.queries)
     again = [] if len(needed) > 1 else [(heads, q, width, k)]  # unless exponentials were kept
     to_weights, to_value = (heads, q, out, k), (heads, k, q, out)
     shapes = [*again, to_weights, to_value, (heads, q, k, width), (heads, k, q, width)]

@@ -1,4 +1,4 @@
-"""What the command can do. Nothing heavy is imported before a verb runs: ``--help`` must answer at once."""
+"""Options and verbs of the command. Heavy imports come only when a verb runs, so that ``--help`` is fast."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from synthattn import __version__
 from synthattn.messages import printable
 
 UsageError: Any = typer.BadParameter.__bases__[0]
-"""The class of all mistakes in a command line; typer has its own copy of it in some releases, click's in others."""
+"""Base class of command-line errors; some releases of typer use click's class, others a copy of it."""
 
 app = typer.Typer(
     name="synthattn",
@@ -22,32 +22,28 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Task = Annotated[
-    str | None, typer.Option(help="What is learned: translation, language-modeling, classification, glue, ...")
-]
-Data = Annotated[
-    str | None, typer.Option(help="A folder, a file, hub:NAME or builtin:NAME; built-in data unless given.")
-]
+Task = Annotated[str | None, typer.Option(help="The task: translation, language-modeling, classification, glue, ...")]
+Data = Annotated[str | None, typer.Option(help="A folder, a file, hub:NAME or builtin:NAME; built-in data by default.")]
 Columns = Annotated[str | None, typer.Option(help="Columns of the data for fields of the task: label=0,text=1+2.")]
 Preset = Annotated[str | None, typer.Option(help="Sizes of the model: demo, cpu, transformer_base, t5_small, ...")]
-Steps = Annotated[int | None, typer.Option(help="Train for that many steps; 2000 unless steps, tokens or minutes say.")]
-Tokens = Annotated[int | None, typer.Option(help="Train on that many tokens.")]
-Minutes = Annotated[float | None, typer.Option(help="Train for that long.")]
-BatchTokens = Annotated[int | None, typer.Option(help="Tokens in a batch, of all processes together.")]
+Steps = Annotated[int | None, typer.Option(help="Train for this many steps; 2000 by default.")]
+Tokens = Annotated[int | None, typer.Option(help="Train on this many tokens.")]
+Minutes = Annotated[float | None, typer.Option(help="Train for this many minutes.")]
+BatchTokens = Annotated[int | None, typer.Option(help="Maximum tokens in a batch of all processes together.")]
 LearningRate = Annotated[float | None, typer.Option(help="The highest learning rate.")]
-VocabSize = Annotated[int | None, typer.Option(help="Tokens in the vocabulary, which is trained on the data.")]
-MaxLength = Annotated[int | None, typer.Option(help="Tokens of the longest input, the paper's N.")]
-Seed = Annotated[int | None, typer.Option(help="Of first weights, order of examples and dropout.")]
+VocabSize = Annotated[int | None, typer.Option(help="Tokens in the vocabulary of the tokenizer.")]
+MaxLength = Annotated[int | None, typer.Option(help="Maximum tokens of an input, the paper's N.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of initial weights, example order and dropout.")]
 Beams = Annotated[int | None, typer.Option(help="Width of beam search; 1 is greedy.")]
-Split = Annotated[str | None, typer.Option(help="The split that is scored: test unless given, else validation.")]
-Limit = Annotated[int | None, typer.Option(help="Score only that many examples.")]
-Config = Annotated[Path | None, typer.Option(help="A YAML file of settings; options given here win.")]
+Split = Annotated[str | None, typer.Option(help="The split to score; by default test, or validation.")]
+Limit = Annotated[int | None, typer.Option(help="Score only this many examples.")]
+Config = Annotated[Path | None, typer.Option(help="A YAML file of settings; other options override it.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any setting: training.warmup=500, model.d_model=128; may be given several times."),
 ]
-Output = Annotated[Path | None, typer.Option(help="The folder for everything; a new one under runs/ unless given.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
+Output = Annotated[Path | None, typer.Option(help="The folder for all results; by default a new one in runs/.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -70,11 +66,11 @@ SETTINGS = {
     "limit": "evaluation.limit",
     "vectors": "evaluation.vectors",
 }
-"""Which setting an option is for. What ``--attention`` means depends on the verb."""
+"""Setting of each option. The meaning of ``--attention`` depends on the verb."""
 
 
 def _options(given: dict[str, object]) -> dict[str, object]:
-    """The arguments of a verb that are settings, by the name of the setting."""
+    """Return those arguments of a verb that are settings, by the name of the setting."""
     return {SETTINGS[name]: value for name, value in given.items() if name in SETTINGS}
 
 
@@ -100,13 +96,13 @@ def compare(
     attention: Annotated[
         str | None,
         typer.Option(
-            help="What to compare, such as 'vanilla,random,dense(window=15)'; the paper's family unless given."
+            help="Attention to compare, such as 'vanilla,random,dense(window=15)'; by default the paper's variants."
         ),
     ] = None,
     preset: Preset = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each; 3 or more tell how much chance there is.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs per variant; 3 or more show the variation by chance.")] = None,
     control: Annotated[
-        bool, typer.Option("--control", help="Also a vanilla model with as many parameters as the largest variant.")
+        bool, typer.Option("--control", help="Add a vanilla model with as many parameters as the largest variant.")
     ] = False,
     steps: Steps = None,
     tokens: Tokens = None,
@@ -123,12 +119,12 @@ def compare(
     config: Config = None,
     overrides: Set = None,
     output: Output = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with a comparison that was stopped.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume a comparison that was stopped.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Which attention does this task need? Train each kind under equal conditions, score it, time it, and report.
+    """Train each kind of attention under equal conditions; score it, time it, and report.
 
-    Without options: built-in language modelling with all of the paper's variants, in minutes.
+    Without options: language modelling on built-in data with all of the paper's variants, in minutes.
     """
     options = _options(locals())
     from synthattn.cli import compare as verb
@@ -141,7 +137,7 @@ def compare(
 def train(
     task: Task = None,
     data: Data = None,
-    attention: Annotated[str | None, typer.Option(help="Of all layers, such as 'random+vanilla'.")] = None,
+    attention: Annotated[str | None, typer.Option(help="Attention of all layers, such as 'random+vanilla'.")] = None,
     preset: Preset = None,
     start: Annotated[str | None, typer.Option(help="Start from the weights of this saved model.")] = None,
     steps: Steps = None,
@@ -159,10 +155,10 @@ def train(
     config: Config = None,
     overrides: Set = None,
     output: Output = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with a run that was stopped.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume a run that was stopped.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Train one model, score it, and keep it with the record of the run."""
+    """Train and score one model, and write the record of the run."""
     options = _options(locals()) | {"model.attention": attention}
     from synthattn.cli import train as verb
 
@@ -174,7 +170,7 @@ def evaluate(
     what: Annotated[
         Path,
         typer.Argument(
-            help="The folder of a run or of a saved model, or a file of predictions, one to a line.",
+            help="The folder of a run or a saved model, or a file with one prediction per line.",
             metavar="WHAT",
             show_default=False,
         ),
@@ -186,7 +182,7 @@ def evaluate(
     limit: Limit = None,
     beams: Beams = None,
     vectors: Annotated[
-        str | None, typer.Option(help="Word vectors for embedding metrics; the model's own else.")
+        str | None, typer.Option(help="Word vectors for embedding metrics; the model's own by default.")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="A folder for scores and predictions.")] = None,
     quiet: Quiet = False,
@@ -202,22 +198,20 @@ def evaluate(
 @app.command()
 def generate(
     what: Annotated[
-        Path, typer.Argument(help="The folder of a run or of a saved model.", metavar="WHAT", show_default=False)
+        Path, typer.Argument(help="The folder of a run or a saved model.", metavar="WHAT", show_default=False)
     ],
     file: Annotated[
-        Path | None, typer.Argument(help="Texts, one to a line; standard input unless given.", show_default=False)
+        Path | None, typer.Argument(help="Texts, one per line; standard input by default.", show_default=False)
     ] = None,
     beams: Annotated[int, typer.Option(help="Width of beam search; 1 is greedy.")] = 1,
-    max_new_tokens: Annotated[int | None, typer.Option(help="Tokens of the longest answer.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Maximum tokens of an answer.")] = None,
     temperature: Annotated[
         float,
-        typer.Option(help="For models that continue a text: draw tokens, the more freely the higher; 0 does not."),
+        typer.Option(help="Sampling temperature of models that continue a text; 0 does not sample."),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
-    batch: Annotated[int, typer.Option(help="Texts that are answered together.")] = 16,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Give texts to the model as they are, without the words of its task.")
-    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
+    batch: Annotated[int, typer.Option(help="Texts per batch.")] = 16,
+    raw: Annotated[bool, typer.Option("--raw", help="Pass texts to the model without the prefix of its task.")] = False,
 ) -> None:
     """Answer texts line by line: translate, summarise, reply, classify, or continue them."""
     from synthattn.cli import generate as verb
@@ -231,12 +225,12 @@ def describe(
     attention: Annotated[str | None, typer.Option(help="Attention of both stacks, such as 'random+vanilla'.")] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help="seq2seq, causal-lm, masked-lm, classifier or bare; by default what it is made for."),
+        typer.Option(help="seq2seq, causal-lm, masked-lm, classifier or bare; by default the model's own kind."),
     ] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens to count operations for; by default the longest.")] = None,
+    length: Annotated[int | None, typer.Option(help="Input length for operations; the maximum by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Count a model's parameters by part, its operations, and the memory that decoding needs, without making it."""
+    """Count a model's parameters, operations and decoding memory without building it."""
     from synthattn.cli import describe as verb
 
     verb.run(model, attention, kind, length, as_json)
@@ -246,34 +240,34 @@ def describe(
 def bench(
     kind: Annotated[
         str | None,
-        typer.Argument(help="layer, model, train or decode; all of them unless given.", show_default=False),
+        typer.Argument(help="layer, model, train or decode; all by default.", show_default=False),
     ] = None,
     attention: Annotated[
-        str | None, typer.Option(help="What to measure, such as 'random,dense+vanilla'; everything unless given.")
+        str | None, typer.Option(help="Attention to measure, such as 'random,dense+vanilla'; all by default.")
     ] = None,
-    shapes: Annotated[str | None, typer.Option(help="BATCHxLENGTH, such as 16x512,4x2048.")] = None,
+    shapes: Annotated[str | None, typer.Option(help="Shapes BATCHxLENGTH, such as 16x512,4x2048.")] = None,
     lengths: Annotated[
-        str | None, typer.Option(help="How time and memory grow with the length, batch 1: 128,512,2048,8192.")
+        str | None, typer.Option(help="Measure growth with the length at batch 1: 128,512,2048,8192.")
     ] = None,
-    batches: Annotated[str | None, typer.Option(help="How they grow with the batch, length 512: 1,4,16,64.")] = None,
+    batches: Annotated[str | None, typer.Option(help="Measure growth with the batch at length 512: 1,4,16,64.")] = None,
     masks: Annotated[str | None, typer.Option(help="full, causal, padded; all for layers, else full.")] = None,
-    modes: Annotated[str | None, typer.Option(help="Of layers: eval, train.")] = None,
-    beams: Annotated[str, typer.Option(help="Of generation.")] = "1,4",
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds; the median counts.")] = 7,
+    modes: Annotated[str | None, typer.Option(help="Modes of layers: eval, train.")] = None,
+    beams: Annotated[str, typer.Option(help="Beam widths of generation.")] = "1,4",
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds, whose median is reported.")] = 7,
     peers: Annotated[
-        bool, typer.Option("--peers", help="Also linformer and x-transformers; pip install 'synthattn\\[peers]'.")
+        bool, typer.Option("--peers", help="Add linformer and x-transformers; pip install 'synthattn\\[peers]'.")
     ] = False,
-    memory: Annotated[bool, typer.Option(help="Measure peak memory, each contender in a process of its own.")] = True,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Keep all figures in this file.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --json.")] = False,
+    memory: Annotated[bool, typer.Option(help="Measure peak memory, each contender in its own process.")] = True,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Save all figures in this file.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume with the file of --json.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write a page with plots to this HTML file.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables to this Markdown file.")] = None,
     show: Annotated[
-        list[Path] | None, typer.Option(help="Measure nothing: show what --json wrote; may be given several times.")
+        list[Path] | None, typer.Option(help="Show files of --json without measuring; may be given several times.")
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """How fast is it here? Time and memory beside fused dot products and other libraries, as ratios within one run."""
+    """Measure time and memory beside fused dot products and other libraries, as ratios within one run."""
     from synthattn.cli import bench as verb
 
     wanted = verb.Wanted(kind, attention, shapes, lengths, batches, masks, modes, beams, rounds, peers, memory)
@@ -292,27 +286,28 @@ def reproduce(
     ],
     scale: Annotated[
         str,
-        typer.Option(help="tiny: seconds, to see that it works; cpu: minutes a row; paper: the paper's own sizes."),
+        typer.Option(help="tiny: seconds, to test that it works; cpu: minutes per row; paper: the paper's own sizes."),
     ] = "tiny",
     data: Annotated[
-        Path | None, typer.Option(help="For cpu: a folder with a folder for each data set, such as multi30k, news_lm.")
+        Path | None, typer.Option(help="For cpu: a folder with one folder per data set, such as multi30k, news_lm.")
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="Only these and the baseline, such as 'random,dense+vanilla'; all unless given.")
+        str | None,
+        typer.Option(help="Only these rows and the baseline, such as 'random,dense+vanilla'."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each row; the recipe's own number unless given.")] = None,
-    output: Annotated[Path, typer.Option(help="Records, tables and pages: small, to be kept.")] = Path("results"),
-    work: Annotated[Path, typer.Option(help="Models and checkpoints.")] = Path("runs/reproduce"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is there.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Runs per row; by default the recipe's own number.")] = None,
+    output: Annotated[Path, typer.Option(help="Folder for records, tables and pages.")] = Path("results"),
+    work: Annotated[Path, typer.Option(help="Folder for models and checkpoints.")] = Path("runs/reproduce"),
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from existing results.")] = False,
     show: Annotated[
-        bool, typer.Option("--show", help="Train nothing: make tables and pages of the records in --output.")
+        bool, typer.Option("--show", help="Write tables and pages from the records in --output without training.")
     ] = False,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Train nothing: parameters, operations and hours of each row.")
+        bool, typer.Option("--estimate", help="Print parameters, operations and hours of each row without training.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce a table of the paper: the published numbers, ours, and which of its claims hold."""
+    """Reproduce a table of the paper: published numbers, own numbers, and which claims hold."""
     from synthattn.cli import reproduce as verb
 
     raise typer.Exit(verb.run(table, scale, data, rows, seeds, output, work, resume, show, estimate, quiet))
@@ -323,18 +318,18 @@ def data(
     source: Annotated[
         str, typer.Argument(help="A folder, a file, hub:NAME or builtin:NAME.", metavar="SOURCE", show_default=False)
     ],
-    task: Annotated[str, typer.Option(help="What the data is for, such as translation or language-modeling.")],
+    task: Annotated[str, typer.Option(help="The task, such as translation or language-modeling.")],
     columns: Annotated[
         str | None, typer.Option(help="Columns of the source for fields of the task, such as label=0,text=1+2.")
     ] = None,
-    tokenizer: Annotated[str, typer.Option(help="unigram, bytes or words.")] = "unigram",
+    tokenizer: Annotated[str, typer.Option(help="Kind of tokenizer: unigram, bytes or words.")] = "unigram",
     vocab_size: Annotated[int, typer.Option(help="Tokens in the vocabulary.")] = 8000,
-    max_length: Annotated[int, typer.Option(help="Texts may have that many tokens.")] = 512,
-    over_long: Annotated[str, typer.Option(help="What is done with longer ones: truncate or drop.")] = "truncate",
-    batch_tokens: Annotated[int, typer.Option(help="Tokens in a batch, for the share of padding.")] = 4096,
+    max_length: Annotated[int, typer.Option(help="Maximum tokens of a text.")] = 512,
+    over_long: Annotated[str, typer.Option(help="Treatment of longer texts: truncate or drop.")] = "truncate",
+    batch_tokens: Annotated[int, typer.Option(help="Maximum tokens in a batch, for the share of padding.")] = 4096,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what a source holds for a task: splits, lengths, examples as a model will see them, and what is wrong."""
+    """Show a source for a task: splits, lengths, examples as a model will read them, and problems."""
     from synthattn.cli import data as verb
 
     verb.run(source, task, columns, tokenizer, vocab_size, max_length, over_long, batch_tokens, as_json)
@@ -342,13 +337,13 @@ def data(
 
 def main() -> None:
     """Run the command; a user's mistake ends in one line, not in a traceback."""
-    # Threads that wait for each other busily for long are many times slower when anything else runs on the machine.
+    # Long busy-waiting makes threads many times slower when anything else runs on the machine.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
         sys.exit(app(standalone_mode=False))
     except UsageError as error:
         if len(sys.argv) < 2:
-            error.show()  # all that there is to know
+            error.show()  # prints the help
             sys.exit(error.exit_code)
         _fail(
             f"{error.format_message().rstrip('.')}; see {error.ctx.command_path if error.ctx else 'synthattn'} --help"
@@ -360,6 +355,6 @@ def main() -> None:
 
 
 def _fail(text: str) -> NoReturn:
-    """Print an error as one line, whatever a path or a label in it contains, and exit."""
+    """Print an error as one line, whatever its text contains, and exit."""
     print(f"synthattn: {printable(text)}", file=sys.stderr)
     sys.exit(2)

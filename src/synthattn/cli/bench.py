@@ -1,4 +1,4 @@
-"""``synthattn bench``."""
+"""The verb ``synthattn bench``."""
 
 import dataclasses
 import sys
@@ -15,16 +15,16 @@ from synthattn.cli.specs import split
 from synthattn.messages import printable, suggestion
 
 SHAPES = {"layer": "16x512,4x2048", "model": "8x512", "train": "8x512", "decode": "8x128"}
-"""Batch and length; for generation, batch and new tokens."""
+"""Default shapes: batch and length; for generation, batch and new tokens."""
 MASKS = ("full", "causal", "padded")
 MODES = ("eval", "train")
 BATCH_LENGTH = 512
-"""Length of inputs where the batch grows; where the length grows, the batch is 1."""
+"""Length of inputs if the batch grows; if the length grows, the batch is 1."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What the user asked for; None means what is usual for the kind."""
+    """Options of the user; None means the default of the kind."""
 
     kind: str | None = None
     attention: str | None = None
@@ -103,7 +103,7 @@ def _circumstances(found: Record) -> tuple[object, ...]:
 
 
 def plan(wanted: Wanted) -> list[Race]:
-    """Who is measured beside whom, in which cases."""
+    """Return the contenders that are measured together, in each case."""
     if wanted.rounds < 1:
         raise ValueError(f"--rounds must be at least 1, got {wanted.rounds}")
     if wanted.kind is not None and wanted.kind not in KINDS:
@@ -123,13 +123,13 @@ def _of(kind: str, wanted: Wanted) -> list[Race]:
     masks = _chosen("--masks", wanted.masks, MASKS)
     home = memory.home(Case(kind, *shapes[0]))
     names = home.contenders(wanted.peers) if wanted.attention is None else split(wanted.attention)
-    with torch.device("meta"):  # mistakes are told before anything is measured
+    with torch.device("meta"):  # errors are reported before anything is measured
         for name in names:
             home.make(name, max(length for _, length in shapes))
     if kind == "layer":
         modes = _chosen("--modes", wanted.modes, MODES) or list(MODES)
         growing = wanted.lengths is not None or wanted.batches is not None
-        if growing:  # how one thing grows, not who is fastest: beside vanilla alone
+        if growing:  # only growth is measured, so vanilla alone is the comparison
             return suite.layer_races(names, shapes, masks or ["full"], modes, (), straightforward=False)
         return suite.layer_races(names, shapes, masks or list(MASKS), modes)
     if kind == "decode":
@@ -176,7 +176,7 @@ def _chosen(option: str, text: str | None, known: Sequence[str]) -> list[str] | 
 
 
 class _Printer:
-    """A heading for each case, a line for each contender."""
+    """Print a heading per case and a line per contender."""
 
     def __init__(self, total: int, quiet: bool) -> None:
         self.total, self.quiet, self.number = total, quiet, 0

@@ -15,13 +15,14 @@ from synthattn.cli.memory import keep_memory
 from synthattn.cli.settings import command, gather, new_folder
 from synthattn.cli.specs import split
 from synthattn.compare.compare import Comparison, compare, load_comparison
+from synthattn.compare.results import Results
 from synthattn.compare.table import most_important, trouble
+from synthattn.paper.published import published
 from synthattn.render import terminal
-from synthattn.render.results import Results
 from synthattn.render.table import Table
 from synthattn.synthesizers import FAMILY
 from synthattn.terminal import SafeConsole
-from synthattn.training.progress import Bar, Display, Lines, Quiet, new_progress
+from synthattn.training.progress import Display, LogLines, ProgressBar, new_progress
 from synthattn.training.run import Stopped
 
 DEMO = {
@@ -64,7 +65,9 @@ def run(
     # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        results = compare(comparison, folder, shown, command(), resume is not None)
+        data = comparison.settings.data
+        beside = published(data.task, data.source)
+        results = compare(comparison, folder, shown, command(), resume is not None, beside)
     except (Stopped, KeyboardInterrupt):
         close()
         again = f"synthattn compare --resume {shlex.quote(str(folder))}"
@@ -82,12 +85,12 @@ def run(
 def displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]:
     """A row for each run."""
     if quiet:
-        return lambda name: Quiet(), lambda: None
+        return lambda name: Display(), lambda: None
     if not sys.stderr.isatty():
-        return lambda name: Lines(f"{name}: "), lambda: None
+        return lambda name: LogLines(f"{name}: "), lambda: None
     progress = new_progress()
     progress.start()
-    return lambda name: Bar(name, progress), progress.stop
+    return lambda name: ProgressBar(name, progress), progress.stop
 
 
 def show(results: Results, folder: Path, console: Console | None = None) -> None:

@@ -1,4 +1,4 @@
-"""``synthattn data``."""
+"""The verb ``synthattn data``."""
 
 import dataclasses
 from typing import Any, get_args

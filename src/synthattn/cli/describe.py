@@ -1,4 +1,4 @@
-"""``synthattn describe``."""
+"""The verb ``synthattn describe``."""
 
 from typing import Any
 

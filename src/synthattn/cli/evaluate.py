@@ -1,4 +1,4 @@
-"""``synthattn evaluate``."""
+"""The verb ``synthattn evaluate``."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ from synthattn.training import record
 from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import Scored, evaluate, merged, score, similarities
 from synthattn.training.model import check_classes, check_kind, class_names, load, load_tokenizer_of, placed
-from synthattn.training.prepare import Part, open_for_evaluation
+from synthattn.training.prepare import TaskData, open_for_evaluation
 from synthattn.training.progress import display
 from synthattn.training.run import SETTINGS, final_model, saved_settings
 from synthattn.training.settings import Settings, as_dict, from_dict, put
@@ -48,7 +48,7 @@ def run(
 def _scores(
     what: Path, options: Mapping[str, Any], output: Path | None, quiet: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Score what the user gave, and write scores and predictions into the output folder, if there is one."""
+    """Score a run, a model or a file, and write the results to the output folder, if there is one."""
     if what.is_file():
         if options.get("data.task") is None:
             raise ValueError(f"{what} does not say what its predictions are for; give --task, and --data")
@@ -58,7 +58,7 @@ def _scores(
         settings, folder = _settings(what, options)
         learned = _learned(_run(what), options)
         if learned is not None and options.get("evaluation.split") is None:
-            settings = settings.changed(evaluation__split=None)  # the run's was chosen for other data
+            settings = settings.changed(evaluation__split=None)  # the run's split was chosen for other data
         logging.disable_progress_bar()
         model = load(folder)
         parts = _parts(model, folder, settings, learned)
@@ -75,7 +75,7 @@ def _scores(
 
 
 def _settings(what: Path, options: Mapping[str, Any]) -> tuple[Settings, Path]:
-    """Those of the run that is evaluated, with what the user changes; and the folder of the model."""
+    """Return the run's settings with the user's changes, and the folder of the model."""
     if not what.is_dir():
         raise ValueError(f"there is no {what}; give the folder of a run or a model, or a file of predictions")
     run = _run(what)
@@ -93,12 +93,12 @@ def _settings(what: Path, options: Mapping[str, Any]) -> tuple[Settings, Path]:
 
 
 def _run(what: Path) -> Path:
-    """The folder of the run that a model is of, if it is of one."""
+    """Return the folder of the run that a model belongs to, if there is one."""
     return what if (what / SETTINGS).is_file() else what.parent
 
 
 def _learned(run: Path, options: Mapping[str, Any]) -> Collection[str] | None:
-    """Fingerprints of what a run has learned from, none where there is no run; None if that is what is scored."""
+    """Return fingerprints of a run's training data, empty without a run; None if that data is scored."""
     source = options.get("data.source")
     if source is None:
         return None
@@ -116,13 +116,13 @@ def _place(source: str) -> Path:
 
 def _parts(
     model: SynthesizerPreTrainedModel, folder: Path, settings: Settings, learned: Collection[str] | None
-) -> list[Part]:
-    """The data, once the model is known to be one for it."""
+) -> list[TaskData]:
+    """Open the data after checking that the model fits its task."""
     tasks = find_tasks(settings.data.task)
     kind = tasks[0].kind
     check_kind(model, folder, kind, settings.data.task)
     if settings.evaluation.vectors is not None and any(task.compares_vectors for task in tasks):
-        check_vectors(settings.evaluation.vectors)  # which are read only after all predictions
+        check_vectors(settings.evaluation.vectors)  # checked now, since vectors are read only after all predictions
     names = class_names(model) if kind == "classification" else ()
     parts = open_for_evaluation(settings.data, settings.evaluation.split, names, learned)
     for part in parts:
@@ -139,7 +139,7 @@ def _parts(
 def _score_file(
     file: Path, settings: Settings, learned: Collection[str] | None
 ) -> tuple[dict[str, Scored], dict[str, Any]]:
-    """A file of predictions, one to a line, in the order of the examples."""
+    """Score a file with one prediction per line, in the order of the examples."""
     parts = open_for_evaluation(settings.data, settings.evaluation.split, learned=learned)
     if len(parts) > 1:
         raise ValueError(f"a file of predictions is for one task, {settings.data.task} has {len(parts)}")
@@ -167,20 +167,20 @@ def _score_file(
     }
 
 
-def _only_texts(part: Part) -> None:
+def _only_texts(part: TaskData) -> None:
     if part.task.kind not in ("seq2seq", "classification"):
         raise ValueError(f"{part.task.name} scores a text by its probability, which a file of predictions lacks")
 
 
 def _lines(file: Path) -> list[str]:
-    """Plain lines, or the ``prediction`` of JSON lines."""
+    """Return the lines of a file, or the ``prediction`` of JSON lines."""
     try:
         text = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from error
-    # Not splitlines() or a text file, for which characters end a line that a prediction may contain.
+    # splitlines() and text files would split at other characters, which a prediction may contain.
     lines = re.split("\r?\n", text)
-    if not lines[-1]:  # what follows the end of the last line
+    if not lines[-1]:  # after the last line feed
         del lines[-1]
     if file.suffix != ".jsonl":
         return lines

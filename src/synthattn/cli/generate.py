@@ -1,4 +1,4 @@
-"""``synthattn generate``."""
+"""The verb ``synthattn generate``."""
 
 import itertools
 import sys
@@ -18,11 +18,11 @@ from synthattn.training.run import SETTINGS, final_model, saved_settings
 from synthattn.training.settings import EvaluationSettings, Settings
 
 FIRST_PART = 16
-"""Characters for each token that is wanted, to begin with: most tokens are shorter."""
+"""Initial number of characters per token; most tokens are shorter."""
 LONGEST_PART = 1 << 20
-"""Characters of a line that are tokenized at most, however few tokens they give: a megabyte of spaces gives none."""
+"""Maximum number of characters of a line that are tokenized: a megabyte of spaces gives no token."""
 MARGIN = 16
-"""Tokens at the place where a text was cut that may be others than in the whole."""
+"""Number of tokens that may change where a text was cut."""
 
 
 def run(
@@ -35,15 +35,15 @@ def run(
     seed: int,
     raw: bool,
 ) -> int:
-    """Answers line by line, as soon as a batch is done."""
+    """Print answers line by line, as soon as a batch is done."""
     if batch < 1:
         raise ValueError(f"--batch must be at least 1, got {batch}")
     if temperature < 0:
         raise ValueError(f"--temperature must be at least 0, got {temperature:g}")
     settings = EvaluationSettings(beams=beams, max_new_tokens=max_new_tokens)
-    Settings(evaluation=settings)  # which checks the numbers
+    Settings(evaluation=settings)  # checks the numbers
     if file is None and sys.stdin.isatty():
-        batch = 1  # who types a line waits for its answer
+        batch = 1  # a typed line is answered at once
     folder, task = _model(what)
     if task is not None and not raw and task.form():
         raise ValueError(f"{task.name} reads more than one text; write each line as '{task.form()}', and say --raw")
@@ -55,7 +55,7 @@ def run(
     reader = Reader(tokenizer, model.config.max_position_embeddings)
     lines = _lines(file)
     if _continues(model):
-        batch = 1  # they are continued one by one in any case, and may be long
+        batch = 1  # continued one by one in any case, and may be long
     else:
         lines = (line[: LONGEST_PART + 1] for line in lines)
     while chunk := list(itertools.islice(lines, batch)):
@@ -76,13 +76,13 @@ def _model(what: Path) -> tuple[Path, Task | None]:
         return what, None
     name = saved_settings(run).data.task
     folder = final_model(run) if what == run else what
-    # The tasks of a suite are written out by the user: which of them a line is for, nobody else knows.
+    # For a suite, the user writes the whole input: only the user knows which task a line is for.
     return folder, None if name in SUITES else find_task(name)
 
 
 def _lines(file: Path | None) -> Iterator[str]:
-    # As bytes: a locale may have Python read standard input in another way, or let through what is no text, and a lone
-    # carriage return would end a line as well, so that there would be more answers than lines.
+    # Read bytes: a locale may change the encoding of standard input or accept invalid text, and a lone carriage return
+    # would end a line, so that there would be more answers than lines.
     name = "standard input" if file is None else str(file)
     with open(sys.stdin.fileno() if file is None else file, "rb", closefd=file is not None) as source:
         for number in itertools.count(1):
@@ -99,10 +99,10 @@ def _lines(file: Path | None) -> Iterator[str]:
 
 
 class Reader:
-    """Turns texts into the tokens that a model can read, and counts those of which it can read only a part.
+    """Tokenize texts for a model, and count those that the model can read only in part.
 
-    Of a text that is much longer than the model can read, only as much is tokenized as may be read: a tokenizer needs
-    more than a hundred bytes of memory for each character.
+    Only the readable part of a long text is tokenized, because a tokenizer needs over a hundred bytes of memory per
+    character.
     """
 
     def __init__(self, tokenizer: Any, longest: int) -> None:
@@ -110,7 +110,7 @@ class Reader:
         self.texts = self.cut = 0
 
     def beginning(self, text: str) -> list[int]:
-        """Return the first tokens of a text, at most ``longest`` with the end token, which is always the last one."""
+        """Return the first tokens of a text, at most ``longest``, the last of which is the end token."""
         self.texts += 1
         ids = self._enough(text, self.longest, lambda size: text[:size])
         if len(ids) > self.longest or len(text) > LONGEST_PART:
@@ -126,7 +126,7 @@ class Reader:
         return ids[-count:]
 
     def report(self) -> None:
-        """Say how many texts were read only in part, if there was more than the one that was told of."""
+        """Print the number of texts that were read only in part, if it is more than one."""
         if self.cut > 1:
             print(f"synthattn: {self.cut:,} of {self.texts:,} lines were read only in part", file=sys.stderr)
 
@@ -135,7 +135,7 @@ class Reader:
         size = FIRST_PART * count
         while size < min(len(text), LONGEST_PART):
             ids = self.tokenizer(part(size), **options).input_ids
-            # Where the text was cut, the last tokens may be others than in the whole.
+            # The last tokens may change where the text was cut.
             if len(ids) > count + MARGIN:
                 return ids
             size *= 4
@@ -148,12 +148,12 @@ class Reader:
 
 
 def _from_a_word(text: str) -> str:
-    """Return a text without its beginning up to the first space: a tokenizer would take half a word for a whole one."""
+    """Drop the text before the first space, because a tokenizer would treat half a word as a whole one."""
     return text.partition(" ")[2] or text
 
 
 def _continues(model: Any) -> bool:
-    """Tell whether a model answers a text by continuing it."""
+    """Return True if a model answers a text by continuing it."""
     return hasattr(model, "generate") and not model.config.is_encoder_decoder
 
 
@@ -178,7 +178,7 @@ def _answers(
 
 
 def _continued(model: Any, reader: Reader, text: str, settings: EvaluationSettings, temperature: float) -> str:
-    """Return what follows a text; of a long one only the end is read."""
+    """Continue a text and return the continuation; only the end of a long text is read."""
     tokenizer = reader.tokenizer
     longest = model.config.max_position_embeddings
     count = min(settings.max_new_tokens or longest // 2, longest - 2)

@@ -9,13 +9,13 @@ from pathlib import Path
 from synthattn.cli.compare import displays
 from synthattn.cli.memory import keep_memory
 from synthattn.cli.specs import split
+from synthattn.compare import executors
+from synthattn.compare.plan import PlannedRun, Study, plan
 from synthattn.messages import suggestion
 from synthattn.paper import cost, publish, table1
-from synthattn.paper.execute import Execution, Folders, Job, jobs
 from synthattn.paper.publish import COMPUTED
-from synthattn.paper.recipe import SCALES, Recipe, Scale
-from synthattn.paper.recipes import TABLES, recipe
-from synthattn.paper.sharing import shared
+from synthattn.paper.recipes import SCALES, TABLES, Scale, recipe
+from synthattn.paper.runs import Folders, execution
 from synthattn.paper.terminal import show, show_table1
 from synthattn.terminal import SafeConsole
 from synthattn.training.run import Stopped
@@ -103,7 +103,7 @@ def _check_data(scale: str, data: Path | None, tables: Sequence[str]) -> None:
 
 def _run(
     table: str,
-    chosen: Sequence[Recipe],
+    chosen: Sequence[Study],
     folders: Folders,
     rows: Mapping[str, list[str]],
     seeds: int | None,
@@ -111,26 +111,30 @@ def _run(
     quiet: bool,
 ) -> int:
     shown, close = displays(quiet or not MAIN)
-    missing: list[tuple[Execution, Job]] = []
-    for one in chosen:
-        execution = Execution(one, folders, shown)
-        every = list(jobs(one, rows[one.table], seeds))
-        new = [job for job in every if not execution.done(job)]
-        begun = any(execution.run_folder(job).exists() for job in new)
+    tasks: list[executors.Task] = []
+    for study in chosen:
+        maker = execution(study, folders, shown)
+        every = list(plan(study, rows[study.name], seeds))
+        new = [run for run in every if not maker.done(run)]
+        begun = any(folders.run(run).exists() for run in new)
         # Of several processes the first may have begun already when another looks.
         if MAIN and new and not resume and (begun or len(new) < len(every)):
             raise ValueError(
-                f"{len(every) - len(new)} of {len(every)} runs of {one.table} are in {folders.results} already; "
+                f"{len(every) - len(new)} of {len(every)} runs of {study.name} are in {folders.results} already; "
                 "go on with --resume, or name another --output and --work"
             )
-        missing += ((execution, job) for job in new)
+        tasks += ((maker, run) for run in every)
+
+    def announce(number: int, total: int, run: PlannedRun) -> None:
+        if MAIN and not quiet:
+            text = f"{run.study.name} {run.study.scale}: run {number} of {total}, {run.part.name} {run.name}"
+            SafeConsole(stderr=True).print(text, soft_wrap=True)
+
     # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for number, execution, job in shared(missing):
-            if MAIN and not quiet:
-                _announce(execution.recipe, job, number, len(missing))
-            execution.run(job)
+        executors.execute(tasks, announce)
+        executors.measure(tasks)
     except (Stopped, KeyboardInterrupt):
         close()
         words = ["synthattn", "reproduce", table, "--scale", chosen[0].scale, "--resume"]
@@ -143,12 +147,7 @@ def _run(
     return 0
 
 
-def _announce(chosen: Recipe, job: Job, number: int, total: int) -> None:
-    text = f"{chosen.table} {chosen.scale}: run {number} of {total}, {job.part.name} {job.name}"
-    SafeConsole(stderr=True).print(text, soft_wrap=True)
-
-
-def _rows(chosen: Recipe, text: str | None, some: bool) -> list[str]:
+def _rows(chosen: Study, text: str | None, some: bool) -> list[str]:
     """Keys of rows, from keys, names or attention; ``some``: what a table does not have, another has."""
     if text is None:
         return []
@@ -160,6 +159,6 @@ def _rows(chosen: Recipe, text: str | None, some: bool) -> list[str]:
         keys = [key for key, row in known.items() if name in (key, row.name)]
         keys = keys or [key for key, row in known.items() if name == row.attention]
         if not keys and not some:
-            raise ValueError(f"{chosen.table} has no row {name!r}{suggestion(name, known)}")
+            raise ValueError(f"{chosen.name} has no row {name!r}{suggestion(name, known)}")
         found += keys
     return whole or found

@@ -1,4 +1,4 @@
-"""Scores in the terminal, for the verbs that end with some."""
+"""Print scores in the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,13 +10,13 @@ from synthattn.terminal import SafeConsole
 
 
 def show(title: str, scores: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any], *remarks: str) -> None:
-    """A table of scores with what they are, what was scored, and remarks below.
+    """Print a table of scores with their definitions, the scored examples and remarks.
 
     Args:
-        title: of the table.
-        scores: by metric, as a record has them.
-        facts: what was scored, as a record has it.
-        remarks: a line each.
+        title: title of the table.
+        scores: scores by metric, as in a record.
+        facts: counts of the evaluation, as in a record.
+        remarks: remarks of one line each.
     """
     table = Table(title=printable(title), title_justify="left")
     table.add_column("metric")

@@ -1,4 +1,4 @@
-"""Options of the command line as settings: a file first, then options, then ``--set``."""
+"""Collect settings from a file, from options and from ``--set``, in this order."""
 
 import shlex
 import sys
@@ -20,17 +20,17 @@ DATA = {
     "sentence-modeling": "builtin:docs",
     "span-corruption": "builtin:docs",
 }
-"""What is learned from where no data is given."""
+"""Default data of each task."""
 
 
 def gather(
     file: Path | None, options: Mapping[str, Any], overrides: list[str], defaults: Mapping[str, Any] | None = None
 ) -> Settings:
-    """Settings from all that the user said; ``options`` are by path, such as ``data.task``, None where not given."""
+    """Return settings from all sources; ``options`` are by path, such as ``data.task``, None if not given."""
     found: dict[str, Any] = {}
     for path, value in (defaults or {}).items():
         put(found, path, value)
-    # A group without anything in it says nothing.
+    # An empty group says nothing.
     _merge(found, {name: group for name, group in read_settings(file).items() if group is not None})
     for path, value in options.items():
         if value is not None:
@@ -41,7 +41,7 @@ def gather(
         task = str(data.get("task", "language-modeling"))
         if task not in DATA:
             if task not in SUITES:
-                find_task(task)  # which knows what it may have been meant to be
+                find_task(task)  # raises an error with a suggestion
             raise ValueError(f"{task} has no built-in data; say where yours is: --data FOLDER")
         put(found, "data.source", DATA[task])
     _one_end(found, options, overrides)
@@ -57,22 +57,22 @@ def _merge(settings: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 
 def _one_end(found: dict[str, Any], options: Mapping[str, Any], overrides: list[str]) -> None:
-    """Steps, tokens or minutes of an option take the place of what a file or a default says."""
+    """Let steps, tokens or minutes of an option replace the end in a file or a default."""
     ends = ("steps", "tokens", "minutes")
     said = [end for end in ends if options.get(f"training.{end}") is not None]
     said += [end for end in ends if any(text.startswith(f"training.{end}=") for text in overrides)]
     if said:
         training = found.get("training")
         for end in ends:
-            if end not in said and isinstance(training, dict):  # what is no group is refused with all settings
+            if end not in said and isinstance(training, dict):  # other values are refused with all settings
                 training.pop(end, None)
 
 
 def command() -> str:
-    """Return the command line as the user typed it, for records and pages."""
+    """Return the command line as typed, for records and pages."""
     return printable(shlex.join(["synthattn", *sys.argv[1:]]))
 
 
 def new_folder(verb: str, task: str) -> Path:
-    """Where a run goes unless the user says."""
+    """Return the default folder of a run."""
     return Path("runs") / f"{verb}-{task}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"

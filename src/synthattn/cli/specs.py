@@ -1,8 +1,8 @@
-"""Lists of specs as a user types them."""
+"""Parse lists of specs."""
 
 import re
 
 
 def split(attention: str) -> list[str]:
-    """Specs between commas; those inside brackets do not count."""
+    """Split specs at commas outside brackets."""
     return [spec.strip() for spec in re.split(r",(?![^(]*\))", attention) if spec.strip()]

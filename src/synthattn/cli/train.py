@@ -1,4 +1,4 @@
-"""``synthattn train``."""
+"""The verb ``synthattn train``."""
 
 import os
 import shlex
@@ -11,7 +11,7 @@ from synthattn.cli import scores
 from synthattn.cli.memory import keep_memory
 from synthattn.cli.settings import command, gather, new_folder
 from synthattn.terminal import SafeConsole
-from synthattn.training.progress import Quiet, display
+from synthattn.training.progress import Display, display
 from synthattn.training.run import MODEL, SETTINGS, Stopped, saved_settings, train
 
 
@@ -33,8 +33,8 @@ def run(
         folder = output or _agreed(settings.data.task)
     keep_memory()
     main = int(os.environ.get("RANK", "0")) == 0
-    shown = display(folder.name, quiet) if main else Quiet()
-    # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
+    shown = display(folder.name, quiet) if main else Display()
+    # Outside training there is nothing to save, so a scheduler's signal acts like Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         found = train(settings, folder, shown, command(), resume=resume is not None)
@@ -53,7 +53,7 @@ def run(
 
 
 def _agreed(task: str) -> Path:
-    """A folder of which all processes must have the same idea."""
+    """Return the default folder; several processes would each choose another one."""
     if "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("with several processes, say where the run goes: --output FOLDER")
     return new_folder("train", task)

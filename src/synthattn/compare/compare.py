@@ -1,13 +1,10 @@
 """The main job: the same model with several kinds of attention, under equal conditions; then a table and a page."""
 
 import contextlib
-import copy
 import dataclasses
 import itertools
 import json
-import math
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,36 +14,35 @@ from typing import Any
 import torch
 import yaml
 
-from synthattn.compare import statistics
-from synthattn.compare.measure import heaviest, measure, training_memory, typical
+from synthattn.compare import collect, executors, statistics
+from synthattn.compare.execution import Execution
 from synthattn.compare.page import markdown, page, picture
-from synthattn.compare.pictures import pictures
+from synthattn.compare.plan import PlannedRun, Study, StudyPart, StudyRow, plan
+from synthattn.compare.results import FILE as RESULTS
+from synthattn.compare.results import Metric, Published, Results, Sample, Score, Variant
+from synthattn.compare.results import load as load_results
 from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import answer
 from synthattn.data.locks import LOCK, FolderInUseError, locked_folder
 from synthattn.layers.mixers import parse_mixer
-from synthattn.models.describe import describe
-from synthattn.render.published import published
-from synthattn.render.results import Metric, Results, Sample, Score, Variant
-from synthattn.render.results import load as load_results
-from synthattn.saved_file import one_line, read_dataclass, read_yaml, restore
+from synthattn.saved_file import one_line, read_yaml, restore
 from synthattn.synthesizers import FAMILY
 from synthattn.training import record
 from synthattn.training.checkpoints import write_text
-from synthattn.training.evaluation import load_rows, metrics_of
-from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
-from synthattn.training.one_answer import one_answer, says_something
+from synthattn.training.evaluation import Evaluation, load_rows, metrics_of
+from synthattn.training.floors import floors
 from synthattn.training.prepare import Prepared, check_same_data
-from synthattn.training.progress import Display, Quiet
-from synthattn.training.run import MODEL, Stopped, check_names, decided_fields, prepare_data, train
+from synthattn.training.progress import Display
+from synthattn.training.run import Stopped, check_names, prepare_data
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
 
 BASELINE = "vanilla"
 CONTROL = "vanilla (control)"
 """Vanilla with as many parameters as the largest variant."""
 
-SAMPLES = 8
+SAMPLES, SPEED_ROUNDS, FEW_DRAWS = 8, 7, 200
 FILE = "compare.yaml"
+WAY_OUT = "compare anew, in another folder"
 
 
 @dataclass(frozen=True)
@@ -85,6 +81,17 @@ class Comparison:
                 raise ValueError(f"{spec} is given twice")
         object.__setattr__(self, "attention", tuple(names))
 
+    def study(self) -> Study:
+        """Return what is to be run: one part, with a row for each variant."""
+        rows = [StudyRow(name, name, seeds=self.seeds) for name in self.attention]
+        if self.control:
+            rows.append(StudyRow(CONTROL, BASELINE, seeds=self.seeds, control=True))
+        title = f"{self.settings.data.task} on {self.settings.data.source}"
+        baseline = StudyRow(BASELINE, BASELINE, seeds=self.seeds)
+        rounds = SPEED_ROUNDS
+        part = StudyPart("", title, self.settings, tuple(rows), against=baseline, speed_rounds=rounds, looks="maps")
+        return Study("comparison", "", (part,))
+
     def save(self, folder: Path) -> None:
         content = {"attention": list(self.attention), "seeds": self.seeds, "control": self.control}
         write_text(folder / FILE, yaml.safe_dump(content | {"settings": as_dict(self.settings)}, sort_keys=False))
@@ -111,59 +118,47 @@ def load_comparison(folder: Path) -> Comparison:
         raise ValueError(f"{file} is damaged: {one_line(error).removeprefix(f'{file} ')}") from error
 
 
+@dataclass(frozen=True)
+class _Folder:
+    """The folder of a comparison: records and runs lie side by side."""
+
+    folder: Path
+    hidden: Mapping[str, str] = field(default_factory=dict)
+
+    def record(self, run: PlannedRun) -> Path:
+        return self.folder / "runs" / f"{run.name}.json"
+
+    def run(self, run: PlannedRun) -> Path:
+        return self.folder / "runs" / run.name
+
+
 @dataclass
-class _State:
-    """Of a comparison that is under way."""
+class _Progress:
+    """A comparison that is under way."""
 
     folder: Path
     comparison: Comparison
+    execution: Execution
     prepared: Prepared
-    results: Results
-    scores: dict[tuple[str, str], Score] = field(default_factory=dict)
-    """By attention and metric, with p-values that are not adjusted for the others."""
+    empty: Results
+    """What is known before the first run."""
+    seconds: float
+    """Time that earlier starts took."""
+    draw: statistics.Draw = field(default_factory=statistics.remembered)
     began: float = field(default_factory=time.monotonic)
-    before: float = 0.0
 
     @property
-    def baseline(self) -> Variant | None:
-        return next((variant for variant in self.results.variants if variant.attention == BASELINE), None)
+    def part(self) -> StudyPart:
+        return self.execution.study.parts[0]
 
-    def settings(self, attention: str, seed: int) -> Settings:
-        settings = self.comparison.settings.changed(training__seed=self.comparison.settings.training.seed + seed)
-        if attention != CONTROL:
-            return settings.changed(model__attention=attention)
-        return dataclasses.replace(settings, model=self._control())
+    @property
+    def tasks(self) -> list[executors.Task]:
+        return [(self.execution, run) for run in plan(self.execution.study)]
 
-    def _control(self) -> Any:
-        model = self.comparison.settings.model
-        fields = decided_fields(self.prepared)
-        sizes = [self._parameters(attention) for attention in self.comparison.attention]
-        return matched_control(model, self.prepared.kind, max(sizes), **fields)
-
-    def _parameters(self, attention: str) -> int:
-        model = dataclasses.replace(self.comparison.settings.model, attention=attention)
-        config = configuration(model, **decided_fields(self.prepared))
-        return describe(config, MODEL_OF[self.prepared.kind])["parameters"]["total"]
-
-    def run(self, attention: str, seed: int) -> Path:
-        return self.folder / "runs" / f"{slug(attention)}-{seed}"
-
-    def builder(self, attention: str) -> Callable[[], Any]:
-        settings = self.settings(attention, 0)
-        config = configuration(settings.model, **decided_fields(self.prepared))
-
-        def new() -> Any:
-            model = placed(build(config, self.prepared.kind, settings.training.seed))
-            if settings.training.gradient_checkpointing:
-                model.gradient_checkpointing_enable()
-            return model
-
-        return new
-
-
-def slug(attention: str) -> str:
-    """A name for a folder."""
-    return re.sub(r"[^a-z0-9_+.=-]+", "-", attention).strip("-")
+    @property
+    def draws(self) -> int:
+        """So many that a p-value can be small enough when it is adjusted for all variants."""
+        return max(statistics.SAMPLES, 100 * len(self.part.rows))
 
 
 def compare(
@@ -172,6 +167,7 @@ def compare(
     display: Callable[[str], Display] | None = None,
     command: str = "",
     resume: bool = False,
+    published: Sequence[Published] = (),
 ) -> Results:
     """Train every variant, score it, measure it, and leave ``report.html``, tables and models in ``folder``.
 
@@ -181,18 +177,30 @@ def compare(
         display: makes something that is told how a run goes, from the run's name.
         command: what the user typed.
         resume: go on with what is in the folder.
+        published: numbers of the paper for the same task, to be shown beside ours.
 
     Raises:
         FolderInUseError: if another process writes into the folder.
     """
     check_names(folder, comparison.settings)
     with locked_folder(folder):
-        return _compare(comparison, folder, display or (lambda name: Quiet()), command, resume)
+        progress = _begin(comparison, folder, display or (lambda name: Display()), command, resume)
+        progress.empty.published = list(published)
+        try:
+            executors.execute(progress.tasks, finished=lambda: _write(progress))
+        except (Stopped, KeyboardInterrupt, FolderInUseError):
+            _write(progress)
+            raise
+        speed = progress.execution.display("speed")
+        executors.measure(progress.tasks, speed.scored)
+        speed.close()
+        return _write(progress, _notes(progress))
 
 
-def _compare(
+def _begin(
     comparison: Comparison, folder: Path, display: Callable[[str], Display], command: str, resume: bool
-) -> Results:
+) -> _Progress:
+    """Check everything that can be checked before the first run."""
     if not resume:
         if any(entry.name != LOCK for entry in folder.iterdir()):
             raise ValueError(f"{folder} is not empty; choose another folder, or go on with --resume {folder}")
@@ -206,21 +214,35 @@ def _compare(
         if not resume:  # a mistake in the command: there is nothing to go on with, and the folder can be used again
             (folder / FILE).unlink()
         raise
-    state = _State(folder, comparison, prepared, _empty(comparison, prepared, command))
-    _remember(state)
-    _check_data(state)
+    study = comparison.study()
+    execution = Execution(study, _Folder(folder), display, lambda run: "", WAY_OUT, {study.parts[0].name: prepared})
+    progress = _Progress(folder, comparison, execution, prepared, _empty(comparison, prepared, command), 0.0)
+    with contextlib.suppress(ValueError, FileNotFoundError):  # results that are not there, or damaged, are written anew
+        before = load_results(folder / RESULTS)
+        progress.empty.started, progress.seconds = before.started, before.seconds
+        progress.empty.command = before.command or command
+    _check_runs(progress)
     general.close()
-    for seed, variant in itertools.product(range(comparison.seeds), state.results.variants):
-        _run(state, variant, seed, display)
-        _collect(state)
-    _measure(state, display("speed"))
-    _collect(state)
-    return state.results
+    return progress
+
+
+def _check_runs(progress: _Progress) -> None:
+    """Refuse runs that have learned from other texts; see to it that runs whose rows are lost are scored again."""
+    source = progress.comparison.settings.data.source
+    for execution, run in progress.tasks:
+        work = execution.places.run(run)
+        if not (work / record.FILE).is_file():
+            continue
+        found = record.load(work)
+        check_same_data(found.data, progress.prepared.facts, source, f"{progress.folder} was begun", WAY_OUT)
+        if found.status == "done" and not load_rows(work):
+            found.status = "running"
+            found.save(work)
+            execution.places.record(run).unlink(missing_ok=True)
 
 
 def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
     settings = comparison.settings
-    attention = [*comparison.attention, *([CONTROL] if comparison.control else [])]
     training = settings.training
     length = next((f"{getattr(training, n)} {n}" for n in ("tokens", "minutes") if getattr(training, n)), None)
     facts = {
@@ -235,181 +257,94 @@ def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         "training inputs": f"{len(prepared.train):,}",
         "longest input": f"{prepared.longest:,} tokens",
     }
-    floor = {}
-    if says_something(prepared.parts):
-        scored = one_answer(prepared.parts, settings.evaluation, settings.data.train_examples).scored
-        floor = {name: one.score.value for name, one in scored.items()}
-        facts["one answer for all"] = ", ".join(f"{name} {value:.2f}" for name, value in floor.items())
+    trivial = floors(
+        prepared.parts, settings.evaluation, prepared.tokenizer, prepared.longest, settings.data.train_examples
+    )
     return Results(
         task=settings.data.task,
         data=settings.data.source,
         baseline=BASELINE,
         main_metric="",
         answer=[],
-        variants=[Variant(name) for name in attention],
+        rows=[_floor_row(name, scored) for name, scored in trivial.items()],
         metrics={},
-        published=published(settings.data.task, settings.data.source),
         facts=facts,
-        one_answer=floor,
         command=command,
         versions=record.versions(),
         hardware=record.hardware(),
         data_hashes={name: value[:16] for name, value in prepared.facts["sources"].items()},
         notes=list(prepared.notes),
         started=record.now(),
+        title=comparison.study().parts[0].title,
     )
 
 
-def _remember(state: _State) -> None:
-    """When it was begun, and what it was begun with, are those of the first start."""
-    file = state.folder / "results.json"
-    if not file.is_file():
-        return
-    with contextlib.suppress(ValueError):  # it is written anew
-        before = load_results(file)
-        state.results.started, state.before = before.started, before.seconds
-        state.results.command = before.command or state.results.command
+def _floor_row(name: str, found: Evaluation) -> Variant:
+    """Return the row of a trivial system, whose scores are exact: nothing about it is by chance."""
+    values = {metric: one.score.value for metric, one in found.scored.items()}
+    return Variant(
+        "", "done", name=name, scores={n: Score(value, value, value, [value]) for n, value in values.items()}
+    )
 
 
-def _check_data(state: _State) -> None:
-    """Where some variants have learned from other texts than the rest would, nothing could be compared."""
-    now, source = state.prepared.facts, state.comparison.settings.data.source
-    for file in sorted(state.folder.glob(f"runs/*/{record.FILE}")):
-        before = record.load(file.parent).data
-        check_same_data(before, now, source, f"{state.folder} was begun", "compare anew, in another folder")
-
-
-def _run(state: _State, variant: Variant, seed: int, display: Callable[[str], Display]) -> None:
-    """One run. Where it fails, its row says why, and the others go on."""
-    run = state.run(variant.attention, seed)
-    again = (run / record.FILE).is_file()
-    if variant.status == "failed" and seed:
-        return  # an earlier seed did already
-    if again and (found := record.load(run)).status == "done":
-        if load_rows(run):
-            return
-        found.status = "running"  # what was scored is lost, so that it is scored again
-        found.save(run)
-    name = variant.attention if state.comparison.seeds == 1 else f"{variant.attention} seed {seed}"
-    variant.status, variant.reason = "running", ""
-    try:
-        train(state.settings(variant.attention, seed), run, display(name), "", state.prepared, resume=again)
-        variant.status = "waiting"  # until all of its seeds are done
-    except (Stopped, KeyboardInterrupt, FolderInUseError):
-        variant.status = "waiting"
-        _collect(state)
-        raise
-    except Exception as error:
-        if os.environ.get("SYNTHATTN_TRACEBACK"):
-            raise
-        variant.status, variant.reason = "failed", " ".join(str(error).split()) or type(error).__name__
-        variant.failed_seeds += 1
-
-
-def _collect(state: _State) -> None:
-    """Write all that is known so far."""
-    results = state.results
-    metrics = metrics_of(state.prepared.parts, state.comparison.settings.evaluation)
-    rows = {variant.attention: _rows(state, variant) for variant in results.variants}
-    base = rows.get(BASELINE, {})
-    for variant in results.variants:
-        records = _records(state, variant)
-        done = [found for found in records if found.status == "done"]
-        if variant.status != "failed" and len(done) == state.comparison.seeds:
-            variant.status = "done"
-        if records:
-            _add_run(variant, records[0])
-        _score(state, variant, done, metrics, rows[variant.attention], base)
-    if results.main_metric:
-        statistics.adjust(
-            [s.difference for v in results.variants for n, s in v.scores.items()
-             if n == results.main_metric and s.difference is not None]
-        )  # fmt: skip
-    _add_samples(state)
+def _write(progress: _Progress, notes: Sequence[str] = ()) -> Results:
+    """Write everything that is known so far."""
+    results, folder = _collect(progress), progress.folder
+    results.notes += notes
     results.answer = answer(results)
-    results.seconds = state.before + time.monotonic() - state.began
-    _write(state)
+    results.seconds = progress.seconds + time.monotonic() - progress.began
+    results.save(folder / RESULTS)
+    write_text(folder / "table.md", markdown(results))
+    write_text(folder / "table.csv", csv_table(results))
+    write_text(folder / "picture.svg", picture(results))
+    write_text(folder / "report.html", page(results))
+    return results
 
 
-def _records(state: _State, variant: Variant) -> list[record.Record]:
-    runs = [state.run(variant.attention, seed) for seed in range(state.comparison.seeds)]
-    return [record.load(run) for run in runs if (run / record.FILE).is_file()]
+def _collect(progress: _Progress) -> Results:
+    """Make results of the records."""
+    results = dataclasses.replace(progress.empty, rows=[], metrics={}, samples=[], notes=list(progress.empty.notes))
+    found = [entry for execution, run in progress.tasks if (entry := execution.load(run)) is not None]
+    results.notes += [entry.trouble for entry in found if entry.trouble]
+    runs = collect.by_row(found)
+    metrics = metrics_of(progress.prepared.parts, progress.comparison.settings.evaluation)
+    scoring = collect.Scoring(metrics, progress.draw, collect.all_seeds, progress.draws, FEW_DRAWS)
+    for row in progress.part.rows:
+        own = runs.get(row.name, {})
+        variant = Variant(row.name, wanted_seeds=row.seeds)
+        collect.add_runs(variant, own, progress.folder)
+        if variant.failed_seeds or len(own) == row.seeds:
+            variant.status = "failed" if variant.failed_seeds else "done"
+        base = {} if row == progress.part.baseline else runs.get(BASELINE, {})
+        _add_scores(progress, results, variant, own, base, scoring)
+        _add_samples(results, variant, progress.folder / "runs" / f"{row.key}-0" / "predictions.jsonl")
+        results.rows.append(variant)
+    main = [row.scores[results.main_metric] for row in results.rows if results.main_metric in row.scores]
+    results.rows += progress.empty.rows
+    statistics.adjust([score.difference for score in main if score.difference is not None])
+    return results
 
 
-def _rows(state: _State, variant: Variant) -> dict[int, dict[str, Any]]:
-    """By seed, of the runs that have been scored."""
-    found = {seed: load_rows(state.run(variant.attention, seed)) for seed in range(state.comparison.seeds)}
-    return {seed: rows for seed, rows in found.items() if rows}
-
-
-def _add_run(variant: Variant, found: record.Record) -> None:
-    variant.parameters = found.model.get("parameters")
-    variant.training_seconds = found.times.get("training_seconds")
-    # A loss that is no number any more says why a run failed; a curve cannot show it, nor JSON hold it.
-    variant.loss_curve, variant.validation_curve = (
-        [[float(step), value] for step, value in curve if math.isfinite(value)]
-        for curve in (found.loss, found.validation)
-    )
-
-
-def _score(
-    state: _State,
+def _add_scores(
+    progress: _Progress,
+    results: Results,
     variant: Variant,
-    done: Sequence[record.Record],
-    metrics: Mapping[str, Any],
-    rows: Mapping[int, dict[str, Any]],
-    base: Mapping[int, dict[str, Any]],
+    runs: collect.Runs,
+    base: collect.Runs,
+    scoring: collect.Scoring,
 ) -> None:
-    if not done or not rows:
-        return
-    results = state.results
-    # Seeds that survived are no sample of all: a variant that failed in some is not compared on the others.
-    sound = state.baseline is not None and "failed" not in (variant.status, state.baseline.status)
-    compared = variant is not state.baseline and sound and set(rows) == set(base)
-    own_vectors = state.comparison.settings.evaluation.vectors is None
-    for name, found in done[0].scores.items():
+    first = next(iter(collect.done(runs).values()), None)
+    own_vectors = progress.comparison.settings.evaluation.vectors is None
+    for name, scored in {} if first is None else first.record.scores.items():
         if own_vectors and name.startswith("embedding-"):
             continue  # each variant's own vectors are another ruler
-        results.metrics[name] = Metric(found["definition"], found["higher_is_better"])
+        results.metrics[name] = Metric(scored["definition"], scored["higher_is_better"])
         results.main_metric = results.main_metric or name
-        known = state.scores.get((variant.attention, name))
-        if known is None or len(known.by_seed) != len(rows) or (known.difference is not None) != compared:
-            others = [base[seed][name] for seed in rows] if compared else None
-            # Corpus metrics take their time: the intervals of the main one are the finest.
-            samples = _draws(state) if name == results.main_metric else 200
-            known = statistics.score(metrics[name], [one[name] for one in rows.values()], others, samples)
-            state.scores[variant.attention, name] = known
-        if _finite(known):
-            variant.scores[name] = copy.deepcopy(known)
+        score = scoring.score(name, runs, base, name == results.main_metric)
+        if score is None:
+            results.notes.append(f"{variant.attention}: {name} is not a finite number")
         else:
-            note = f"{variant.attention}: {name} is not a finite number"
-            results.notes += [note] if note not in results.notes else []
-
-
-def _draws(state: _State) -> int:
-    """So many that a p-value can be small enough when it is adjusted for all variants."""
-    return max(statistics.SAMPLES, 100 * len(state.results.variants))
-
-
-def _finite(score: Score) -> bool:
-    parts = [score.value, score.low, score.high]
-    if score.difference is not None:
-        parts += [score.difference.value, score.difference.low, score.difference.high]
-    return all(math.isfinite(part) for part in parts)
-
-
-def _add_samples(state: _State) -> None:
-    """A few answers of every variant, for the same questions."""
-    results = state.results
-    for variant in results.variants:
-        file = state.run(variant.attention, 0) / "predictions.jsonl"
-        if not file.is_file() or variant.samples:
-            continue
-        with file.open(encoding="utf-8") as lines:
-            found = [_prediction(file, line) for line in itertools.islice(lines, SAMPLES)]
-        if not results.samples:
-            results.samples = [Sample(one.source, one.reference) for one in found]
-        variant.samples = [one.prediction for one in found]
+            variant.scores[name] = score
 
 
 @dataclass
@@ -421,74 +356,27 @@ class _Prediction:
     prediction: str
 
 
-def _prediction(file: Path, line: str) -> _Prediction:
+def _add_samples(results: Results, variant: Variant, file: Path) -> None:
+    """Add a few answers of a variant; all have the same questions."""
+    if not file.is_file():
+        return
     try:
-        return restore(_Prediction, json.loads(line))
+        with file.open(encoding="utf-8") as lines:
+            found = [restore(_Prediction, json.loads(line)) for line in itertools.islice(lines, SAMPLES)]
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is damaged: {one_line(error)}; score the run anew") from error
+    if not results.samples:
+        results.samples = [Sample(one.source, one.reference) for one in found]
+    variant.samples = [one.prediction for one in found]
 
 
-def _measure(state: _State, display: Display) -> None:
-    """Costs, side by side with the baseline; and what the attention looks like."""
-    results = state.results
-    batches = typical(state.prepared.train, state.comparison.settings.training.batch_tokens)
-    trained = [v for v in results.variants if v.status == "done"]
-    for n, variant in enumerate(trained):
-        display.scored(n, len(trained))
-        kept = state.run(variant.attention, 0) / "measured.json"
-        try:
-            if not kept.is_file():
-                write_text(kept, json.dumps(dataclasses.asdict(_costs(state, variant, batches))))
-            measured = read_dataclass(Costs, kept, "is damaged; delete it, and it is measured again")
-            for name, value in dataclasses.asdict(measured).items():
-                setattr(variant, name, value)
-            model = load(state.run(variant.attention, 0) / MODEL)
-            variant.heads, variant.histograms, variant.mixture = pictures(
-                model, {name: value[:8] for name, value in batches[0].items()}
-            )
-        except (ValueError, RuntimeError, OSError) as error:
-            results.notes.append(f"{variant.attention} could not be measured: {' '.join(str(error).split())}")
-    display.scored(len(trained), len(trained))
-    display.close()
-    results.notes.append(
+def _notes(progress: _Progress) -> list[str]:
+    """Return how speeds and intervals were made."""
+    device = "accelerator" if torch.cuda.is_available() else "CPU"
+    several = "Student's t of seeds and of a bootstrap over examples" if progress.comparison.seeds > 1 else "bootstrap"
+    return [
         "Speeds are medians of ratios to the baseline, measured step by step in turn with it, apart from training, in "
-        f"fp32 on the {'accelerator' if torch.cuda.is_available() else 'CPU'}."
-    )
-    several = "Student's t of seeds and of a bootstrap over examples" if state.comparison.seeds > 1 else "bootstrap"
-    results.notes.append(
-        f"Intervals and paired tests: {several}, {_draws(state)} draws for the first metric, else 200. P-values of the "
-        "first metric are adjusted for the number of variants (Holm)."
-    )
-
-
-@dataclass
-class Costs:
-    """Speed and memory of a variant, as ``measured.json`` keeps them; the fields are those of ``Variant``."""
-
-    cache_bytes_per_token: int | None
-    training_speed: float | None
-    inference_speed: float | None
-    generation_speed: float | None
-    training_memory: int | None
-
-
-def _costs(state: _State, variant: Variant, batches: Sequence[Mapping[str, Any]]) -> Costs:
-    builder = state.builder(variant.attention)
-    config = configuration(state.settings(variant.attention, 0).model, **decided_fields(state.prepared))
-    cache = describe(config, MODEL_OF[state.prepared.kind])["cache"]
-    cache_bytes = cache["bytes_per_token"] if cache else None
-    if variant.attention == BASELINE:
-        writes = state.prepared.kind != "classification"
-        return Costs(cache_bytes, 1.0, 1.0, 1.0 if writes else None, training_memory(builder, heaviest(batches)))
-    found = measure(builder, state.builder(BASELINE), batches)
-    speeds = (found.training_speed, found.inference_speed, found.generation_speed)
-    return Costs(cache_bytes, *speeds, found.training_memory)
-
-
-def _write(state: _State) -> None:
-    results, folder = state.results, state.folder
-    results.save(folder / "results.json")
-    write_text(folder / "table.md", markdown(results))
-    write_text(folder / "table.csv", csv_table(results))
-    write_text(folder / "picture.svg", picture(results))
-    write_text(folder / "report.html", page(results))
+        f"fp32 on the {device}.",
+        f"Intervals and paired tests: {several}, {progress.draws} draws for the first metric, else {FEW_DRAWS}. "
+        "P-values of the first metric are adjusted for the number of variants (Holm).",
+    ]

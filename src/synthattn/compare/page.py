@@ -27,7 +27,7 @@ from synthattn.render.document import (
 from synthattn.render.html import page as html
 from synthattn.render.images import heat_map
 from synthattn.render.numbers import TIMES, Number, digits, duration, fixed, megabytes, quantity, times
-from synthattn.render.results import Heads, Histogram, MixtureWeights, Results, Variant
+from synthattn.compare.results import Heads, Histogram, MixtureWeights, Results, Variant
 from synthattn.render.table import Cell, Column, Row, Span, Table, Text
 
 CURVE_POINTS = 80

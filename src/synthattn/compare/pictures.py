@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from synthattn.compare.results import Heads, Histogram, MixtureWeights
 from synthattn.layers.linformer import Linformer
 from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.models.stack import Stack
-from synthattn.render.results import Heads, Histogram, MixtureWeights
 from synthattn.shapes import Bool, Float
 from synthattn.synthesizers import Mixture
 

@@ -6,24 +6,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from synthattn.compare.results import Difference, Score
 from synthattn.metrics.base import Metric, Rows
-from synthattn.render.results import Difference, Score
 
 Numbers = NDArray[np.float64]
 
 SAMPLES = 1000
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(100)
-"""For integrals from -1 to 1."""
-
 
 Draw = Callable[[Metric, Rows, int], Numbers]
 """The metric of so many draws of the examples."""
-
-
-def bootstrap(metric: Metric, rows: Rows, samples: int) -> Numbers:
-    """The same draws for all systems that were asked the same: so differences are paired."""
-    generator = np.random.default_rng(0)
-    return np.array([metric.value(rows[generator.integers(len(rows), size=len(rows))]) for _ in range(samples)])
 
 
 def remembered() -> Draw:
@@ -33,7 +24,7 @@ def remembered() -> Draw:
     def draw(metric: Metric, rows: Rows, samples: int) -> Numbers:
         key = metric.name, id(rows), samples
         if key not in known:  # with the rows, so that no others can get their id
-            known[key] = rows, bootstrap(metric, rows, samples)
+            known[key] = rows, metric.bootstrap(rows, samples)
         return known[key][1]
 
     return draw
@@ -44,7 +35,7 @@ def score(
     rows: Sequence[Rows],
     baseline: Sequence[Rows] | None,
     samples: int = SAMPLES,
-    draw: Draw = bootstrap,
+    draw: Draw = Metric.bootstrap,
 ) -> Score:
     """The mean over seeds with its interval of 95 %, and the difference from a baseline with the same seeds.
 
@@ -58,7 +49,7 @@ def score(
         rows: for each seed the rows of all examples.
         baseline: the same of the baseline, for the same seeds; None for the baseline itself.
         samples: how often is drawn.
-        draw: ``bootstrap``, or ``remembered()``.
+        draw: ``Metric.bootstrap``, or ``remembered()``.
     """
     by_seed = _values(metric, rows)
     drawn = np.mean([draw(metric, one, samples) for one in rows], axis=0)
@@ -88,35 +79,11 @@ def _certainty(by_seed: Numbers, drawn: Numbers) -> tuple[float, float, float]:
     if not error > 0:  # all alike, or no number
         return value, value, 1.0 if not abs(value) > 0 else 0.0
     freedom = (of_seeds + of_examples) ** 2 / (of_seeds**2 / (seeds - 1) + of_examples**2 / (len(drawn) - 1))
-    reach = student_quantile(0.05, freedom) * error
-    return value - reach, value + reach, student_tails(abs(value) / error, freedom)
+    from scipy import stats  # imported here, since it takes half a second and one seed does not need it
 
-
-def student_tails(t: float, freedom: float) -> float:
-    """How likely a number of Student's distribution is farther from zero than ``t``."""
-    # With t = sqrt(freedom) tan(angle) the density is a power of the cosine, over angles of finite range.
-    limit = math.atan(t / math.sqrt(freedom))
-    inside, all_angles = (_power_of_cosine(end, freedom - 1) for end in (limit, math.pi / 2))
-    # What is left of one has so many digits; the next are rounding, which is another on each processor.
-    return round(min(1.0, max(0.0, 1.0 - inside / all_angles)), 12)
-
-
-def student_quantile(share: float, freedom: float) -> float:
-    """The number beyond which, on both sides together, that share lies."""
-    low, high = 0.0, 1.0
-    while student_tails(high, freedom) > share:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_tails(middle, freedom) > share else (low, middle)
-    return high
-
-
-def _power_of_cosine(end: float, power: float) -> float:
-    """The integral from 0; of a narrow peak, where the power is large, only where it is."""
-    end = min(end, 40 / math.sqrt(power + 1))
-    angles = end / 2 * (NODES + 1)
-    return float(end / 2 * (WEIGHTS * np.cos(angles) ** power).sum())
+    reach = float(stats.t.ppf(0.975, freedom)) * error
+    # Digits beyond these are rounding, which is another on each processor.
+    return value - reach, value + reach, round(float(2 * stats.t.sf(abs(value) / error, freedom)), 12)
 
 
 def adjust(differences: Sequence[Difference]) -> None:

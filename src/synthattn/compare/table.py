@@ -17,7 +17,7 @@ from synthattn.render.numbers import (
     typed_alike,
     whole,
 )
-from synthattn.render.results import Difference, Published, Results, Score, Variant
+from synthattn.compare.results import Difference, Published, Results, Score, Variant
 from synthattn.render.table import Cell, Column, Row, Span, Table, number_cell
 
 SIGNIFICANT = 0.05

@@ -1,218 +1,294 @@
-"""The answer in words, from the figures alone."""
+"""The answer of a comparison in words, from its figures alone.
 
-from synthattn.render.results import Results, Score, Variant
+The first paragraph is the headline, the second its evidence, the third how far to trust it; details follow. These rules
+keep the headline honest:
+
+- The better of two systems must clear the floor of the task, or nothing is said of their difference.
+- A variant is as good as the baseline if the 95 % interval of its difference ends within 2 % of the baseline's score.
+- With one seed, nothing stronger than "looks" is said.
+"""
+
+from dataclasses import dataclass
+
+from synthattn.compare.results import Results, Score, Variant
+from synthattn.metrics.labels import label
 
 CERTAIN = 0.05
 """The p-value below which a difference counts as real."""
 MARGIN = 0.02
 """The share of the baseline's score that a variant may be worse by, at the worse end of the interval of its difference,
-and still be called as good. That a difference is not significant would not do: little data, or many variants that
-p-values are adjusted for, are enough for this."""
+and still be called as good. A difference that is not significant would not do: little data is enough for that."""
+LESS = 0.95
+"""Memory, parameters and cache count as saved from this share of the baseline's on."""
+WIDE = 0.25
+"""An interval of a speed that is wider than this share of it is called uncertain."""
 
 
 def answer(results: Results) -> list[str]:
-    """Which variants do as well as the baseline, which of these is the cheapest, and what it saves."""
-    metric = results.main_metric
-    failed = [variant for variant in results.variants if variant.status == "failed"]
-    done = [variant for variant in results.variants if metric in variant.scores and variant.status != "failed"]
-    baseline = next((variant for variant in done if variant.attention == results.baseline), None)
-    others = [variant for variant in done if variant is not baseline]
-    failures = _failures([variant for variant in failed if variant.attention != results.baseline])
+    """Return the headline, its evidence, how far to trust it, and further paragraphs."""
+    done = [row for row in results.models if results.main_metric in row.scores and row.status != "failed"]
+    baseline = next((row for row in done if row.attention == results.baseline), None)
+    failed = [row for row in results.models if row.status == "failed" and row.attention != results.baseline]
+    details = [f"Failed, and not compared: {', '.join(map(_failure, failed))}."] if failed else []
     if not done:
-        return ["Nothing was trained to the end, so there is no answer."]
+        return ["No answer yet: no model was trained to the end.", *details]
     if baseline is None:
-        return _without_baseline(results, done) + failures
-    if not others:
-        only = f"Only {results.baseline} was trained to the end: {metric} {_number(baseline.scores[metric].value)}."
-        return [only, *failures]
-    better = [variant for variant in others if _side(results, variant) == 1]
-    worse = [variant for variant in others if _side(results, variant) == -1]
-    alike = [variant for variant in others if _side(results, variant) == 0]
-    unpaired = [variant for variant in others if _side(results, variant) is None]
-    paragraphs = _quality(results, baseline, better, alike, worse, unpaired) + failures
-    if nothing := _nothing_learned(results, baseline, better):
-        thin = _thin(results, baseline, [])
-        return [*paragraphs, nothing, *([thin] if thin else [])]
-    # A control is there to be compared with, not to be chosen.
-    eligible = [v for v in (*better, *alike) if not v.attention.startswith(f"{results.baseline} (")]
-    candidates = [variant for variant in eligible if _as_good(results, baseline, variant)]
-    if eligible:
-        paragraphs.append(_choice(results, baseline, candidates))
-    elif worse and not better and not alike and not unpaired:
-        which = "trained to the end" if failed else "tried"
-        paragraphs.append(f"This task needs {results.baseline}: every other attention that was {which} is worse.")
-    measured = [variant for variant in candidates if variant.training_speed is not None]
-    if measured:
-        paragraphs.append(_cost(results, baseline, measured))
-    thin = _thin(results, baseline, alike)
-    return paragraphs + ([thin] if thin else [])
+        return [*_without_baseline(results, done), *details]
+    if len(done) == 1:
+        metric = label(results.main_metric)
+        score = _number(baseline.scores[results.main_metric].value)
+        headline = f"No answer yet: only {results.baseline} was trained to the end."
+        return [headline, f"{results.baseline} reaches {metric} {score}.", *details]
+    case = _Case(results, baseline, [row for row in done if row is not baseline])
+    return [case.headline(), case.evidence(), case.trust(), *case.groups(), *details]
 
 
-def _failures(failed: list[Variant]) -> list[str]:
-    """What diverges with some seeds cannot be judged by those with which it does not."""
-    return [f"Failed, and not compared: {', '.join(map(_failure, failed))}."] if failed else []
+@dataclass
+class _Case:
+    """A comparison with a baseline that was trained to the end, and others."""
+
+    results: Results
+    baseline: Variant
+    others: list[Variant]
+
+    def __post_init__(self) -> None:
+        results = self.results
+        self.metric, self.label = results.main_metric, label(results.main_metric)
+        self.higher = results.metrics[self.metric].higher_is_better
+        floors = [row for row in results.rows if not row.attention and self.metric in row.scores]
+        self.floor = max(floors, key=lambda row: self._sign(row.scores[self.metric].value), default=None)
+        sound = self._clears(self.baseline)
+        self.judged = [row for row in self.others if sound or self._clears(row)]
+        # A control is there to be compared with, not to be chosen.
+        eligible = [row for row in self.judged if not row.attention.startswith(f"{results.baseline} (")]
+        self.better = [row for row in eligible if self._side(row) == 1]
+        self.as_good = [row for row in eligible if row in self.better or self._is_as_good(row)]
+        self.one_seed = len(self.baseline.scores[self.metric].by_seed) == 1
+        cheaper = [row for row in self.as_good if self._savings(row)]
+        if cheaper:
+            self.chosen = max(cheaper, key=self._worth)
+        else:
+            self.chosen = max(self.as_good, key=lambda row: self._sign(self._value(row)), default=None)
+
+    # The three first paragraphs ------------------------------------------------------------------------------
+
+    def headline(self) -> str:
+        base, chosen = self.results.baseline, self.chosen
+        if not self.judged:
+            return "No answer yet: the models have not learned the task."
+        kept = "dot-product attention" if base == "vanilla" else base
+        if chosen is None:
+            if any(self._side(row) != -1 for row in self.judged):
+                return f"No answer yet: the test is too small to tell whether another attention is as good as {base}."
+            nearest = max(self.judged, key=lambda row: self._sign(self._value(row)))
+            far = abs(self._value(nearest) - self._value(self.baseline)) > self._margin()
+            why = f"nothing else came within {100 * MARGIN:g} %" if far else "every other attention is worse"
+            return self._hedged(f"Keep {kept}: {why}.", f"{kept[0].upper()}{kept[1:]} looks needed: {why}")
+        savings = self._savings(chosen)
+        if chosen in self.better:
+            costs = "".join(f", {text}" for text in (savings or self._losses(chosen))[:3])
+            values = f"{self.label} {_number(self._value(chosen))} against {_number(self._value(self.baseline))}"
+            text = f"better than {base}: {values}{costs}"
+            return self._hedged(f"{chosen.attention} is {text}.", f"{chosen.attention} looks {text}")
+        if savings:
+            text = f"same {self.label} within {100 * MARGIN:g} %, {', '.join(savings[:3])}"
+            return self._hedged(f"{chosen.attention} is enough: {text}.", f"{chosen.attention} looks enough: {text}")
+        why = f"{chosen.attention} is as good, but saves nothing"
+        return self._hedged(f"Keep {kept}: {why}.", f"{kept[0].upper()}{kept[1:]} looks worth keeping: {why}")
+
+    def evidence(self) -> str:
+        base = self.baseline.scores[self.metric]
+        shown = f"{self.label}: {self.results.baseline} {_number(base.value)} (95 %: {_range(base.low, base.high)})"
+        best = max(self.others, key=lambda row: self._sign(self._value(row)))
+        row = self.chosen or best
+        difference = row.scores[self.metric].difference
+        shown += f"; {row.attention} {_number(self._value(row))}"
+        if difference is not None:
+            ends = f"{difference.low:+.3g} to {difference.high:+.3g}"
+            shown += f", a difference of {difference.value:+.3g} (95 %: {ends})"
+        if self.floor is not None:
+            shown += f"; {self.floor.name} {_number(self._value(self.floor))}"
+        return f"{shown}. {'Higher' if self.higher else 'Lower'} is better."
+
+    def trust(self) -> str:
+        seeds = len(self.baseline.scores[self.metric].by_seed)
+        said = ["one seed; another one may change the order (--seeds 3)" if self.one_seed else f"{seeds} seeds"]
+        if not self.judged:
+            said.append(self._budget())
+        elif not self._clears(self.baseline):
+            said.append(f"{self.results.baseline} itself does not clear the floor, so it may need more training")
+        moving = [row.attention for row in self.judged if _is_moving(self.baseline, row)]
+        if moving:
+            said.append(f"the gap to {self.results.baseline} is still moving for {_listed(moving)}; train for longer")
+        speed = self.chosen.speed if self.chosen is not None else None
+        if speed is not None and speed.high - speed.low > WIDE * speed.value:
+            said.append(f"the training speed is uncertain ({speed.low:.2f} to {speed.high:.2f} times the baseline's)")
+        return f"How far to trust this: {'; '.join(said)}."
+
+    # Details -------------------------------------------------------------------------------------------------
+
+    def groups(self) -> list[str]:
+        """Return every other variant in the group that it belongs to."""
+        left = [row for row in self.judged if row not in self.as_good]
+        unpaired = [row for row in left if self._side(row) is None]
+        groups = {
+            "Better": self.better,
+            f"As good, at most {100 * MARGIN:g} % worse with 95 % certainty": [
+                row for row in self.as_good if row not in self.better
+            ],
+            "Not shown to be as good, nor to be worse": [row for row in left if self._side(row) in (0, 1)],
+            "Worse": [row for row in left if self._side(row) == -1],
+            "Not compared, because their seeds differ": unpaired,
+            "Not judged, because neither side clears the floor": [row for row in self.others if row not in self.judged],
+        }
+        return [f"{words}: {_named(rows, self.metric)}." for words, rows in groups.items() if rows]
+
+    # Judgements ----------------------------------------------------------------------------------------------
+
+    def _hedged(self, certain: str, looks: str) -> str:
+        return f"{looks} (one seed)." if self.one_seed else certain
+
+    def _sign(self, value: float) -> float:
+        return value if self.higher else -value
+
+    def _value(self, row: Variant) -> float:
+        return row.scores[self.metric].value
+
+    def _margin(self) -> float:
+        return MARGIN * abs(self._value(self.baseline))
+
+    def _clears(self, row: Variant) -> bool:
+        """Return True if a row is surely better than the floor, or there is none."""
+        if self.floor is None:
+            return True
+        return self._sign(self._surely(row.scores[self.metric])) > self._sign(self._value(self.floor))
+
+    def _surely(self, score: Score) -> float:
+        """Return what was reached at least. The interval of a few seeds is too wide to tell."""
+        if len(score.by_seed) > 1:
+            return min(score.by_seed, key=self._sign)
+        return score.low if self.higher else score.high
+
+    def _side(self, row: Variant) -> int | None:
+        """Return 1 for better than the baseline, -1 for worse, 0 if unknown, None if they were not compared."""
+        difference = row.scores[self.metric].difference
+        if difference is None:
+            return None
+        if difference.p_value >= CERTAIN:
+            return 0
+        return 1 if self._sign(difference.value) > 0 else -1
+
+    def _is_as_good(self, row: Variant) -> bool:
+        """Return True if the interval of the difference holds zero or better, and ends within the margin."""
+        difference = row.scores[self.metric].difference
+        if difference is None:
+            return False
+        worst, best = (difference.low, difference.high) if self.higher else (-difference.high, -difference.low)
+        return best >= 0 and worst >= -self._margin()
+
+    # Costs ---------------------------------------------------------------------------------------------------
+
+    def _savings(self, row: Variant) -> list[str]:
+        """Return what a variant saves against the baseline, as far as it is certain."""
+        base, found = self.baseline, []
+        if row.speed is not None and row.speed.value > 1.02 and row.speed.low > 1:
+            found.append(f"trains {_percent(row.speed.value)} faster")
+        if (row.generation_speed or 0) > 1.05:
+            found.append(f"writes {_percent(row.generation_speed or 0)} faster")
+        pairs = (
+            (row.training_memory, base.training_memory, "memory in training"),
+            (row.parameters, base.parameters, "parameters"),
+            (row.cache_bytes_per_token, base.cache_bytes_per_token, "cache per token"),
+        )
+        found += [
+            _less(ours, theirs, what) for ours, theirs, what in pairs if ours and theirs and ours / theirs <= LESS
+        ]
+        return found
+
+    def _losses(self, row: Variant) -> list[str]:
+        slower = row.training_speed is not None and row.training_speed < 0.98
+        return [f"trains {_percent(2 - (row.training_speed or 1))} slower"] if slower else []
+
+    def _worth(self, row: Variant) -> tuple[float, int]:
+        speed = row.speed.value if row.speed is not None and row.speed.low > 1 else 1.0
+        return speed, len(self._savings(row))
+
+    def _budget(self) -> str:
+        """Return what to change so that the models learn the task, from the baseline's curve of validation loss."""
+        curve = self.baseline.validation_curve
+        if len(curve) < 3:
+            return "train for longer, or with another learning rate"
+        last, now, before = curve[-1][0], curve[-1][1], _at(curve, 0.75)
+        if before - now > 0.005 * abs(before):
+            return f"the validation loss still falls at step {last:,.0f}; try {4 * last:,.0f} steps"
+        return f"the validation loss no longer falls at step {last:,.0f}; try another learning rate or a larger model"
 
 
-def _failure(variant: Variant) -> str:
-    share = _share_of_seeds(variant)
-    return f"{variant.attention} ({share})" if share else variant.attention
+def _is_moving(baseline: Variant, row: Variant) -> bool:
+    """Return True if the gap in validation loss at 75 % of training has the other sign, or is twice as large."""
+    if len(baseline.validation_curve) < 3 or len(row.validation_curve) < 3:
+        return False
+    before = _at(row.validation_curve, 0.75) - _at(baseline.validation_curve, 0.75)
+    end = baseline.validation_curve[-1][1]
+    now = row.validation_curve[-1][1] - end
+    if max(abs(before), abs(now)) < 0.002 * abs(end):  # both are nothing
+        return False
+    return before * now < 0 or abs(before) >= 2 * abs(now)
 
 
-def _share_of_seeds(variant: Variant) -> str:
-    """In which it failed; nothing where it never did anything else."""
-    survived = max((len(score.by_seed) for score in variant.scores.values()), default=0)
-    count = max(1, variant.failed_seeds)
-    return f"in {count} of the {count + survived} seeds that were tried" if survived else ""
+def _at(curve: list[list[float]], share: float) -> float:
+    """Return the value of a curve at a share of its last step."""
+    step = share * curve[-1][0]
+    return min(curve, key=lambda point: abs(point[0] - step))[1]
 
 
 def _without_baseline(results: Results, done: list[Variant]) -> list[str]:
     metric = results.main_metric
     sign = 1 if results.metrics[metric].higher_is_better else -1
-    best = max(done, key=lambda variant: sign * variant.scores[metric].value)
-    asked = next((variant for variant in results.variants if variant.attention == results.baseline), None)
+    best = max(done, key=lambda row: sign * row.scores[metric].value)
+    asked = next((row for row in results.models if row.attention == results.baseline), None)
     share = _share_of_seeds(asked) if asked is not None and asked.status == "failed" else ""
     why = "is not among what is compared" if asked is None else "was not trained to the end"
     why = f"failed {share}" if share else why
     return [
-        f"{results.baseline} {why}, so nothing can be said against it. The best of the others is "
-        f"{best.attention}: {metric} {_number(best.scores[metric].value)}."
+        f"No answer yet: {results.baseline} {why}, so there is nothing to compare with.",
+        f"The best of the others is {best.attention}: {label(metric)} {_number(best.scores[metric].value)}.",
     ]
 
 
-def _side(results: Results, variant: Variant) -> int | None:
-    """1 for better than the baseline, -1 for worse, 0 where that cannot be told, None where they were not compared."""
-    difference = variant.scores[results.main_metric].difference
-    if difference is None:
-        return None
-    if difference.p_value >= CERTAIN:
-        return 0
-    up = difference.value > 0
-    return 1 if up == results.metrics[results.main_metric].higher_is_better else -1
+def _failure(row: Variant) -> str:
+    share = _share_of_seeds(row)
+    return f"{row.attention} ({share})" if share else row.attention
 
 
-def _as_good(results: Results, baseline: Variant, variant: Variant) -> bool:
-    """Whether the interval of the difference, which knows of no other variants, has zero or better in it, and ends
-    within the margin: a test of non-inferiority."""
-    difference = variant.scores[results.main_metric].difference
-    if difference is None:
-        return False
-    higher = results.metrics[results.main_metric].higher_is_better
-    worst, best = (difference.low, difference.high) if higher else (-difference.high, -difference.low)
-    return best >= 0 and worst >= -_margin(results, baseline)
+def _share_of_seeds(row: Variant) -> str:
+    """Return in how many seeds a variant failed; nothing where it never did anything else."""
+    survived = max((len(score.by_seed) for score in row.scores.values()), default=0)
+    count = max(1, row.failed_seeds)
+    return f"in {count} of the {count + survived} seeds that were tried" if survived else ""
 
 
-def _margin(results: Results, baseline: Variant) -> float:
-    return MARGIN * abs(baseline.scores[results.main_metric].value)
+def _named(rows: list[Variant], metric: str) -> str:
+    return ", ".join(f"{row.attention} ({_number(row.scores[metric].value)})" for row in rows)
 
 
-def _nothing_learned(results: Results, baseline: Variant, better: list[Variant]) -> str | None:
-    """Models that have learned nothing are as good as each other, which is no reason to choose one of them."""
-    metric = results.main_metric
-    floor = results.one_answer.get(metric)
-    if floor is None or not results.metrics[metric].higher_is_better or _sure(baseline.scores[metric]) > floor:
-        return None
-    above = [variant.attention for variant in better if _sure(variant.scores[metric]) > floor]
-    others = f" {', '.join(above)} learned something in the same time." if above else ""
-    return (
-        f"No answer yet: {results.baseline} is not clearly above {metric} {_number(floor)}, which one answer scores at "
-        "best when it is given to every question. Train for longer, with another learning rate, or test on more "
-        f"examples.{others}"
-    )
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _sure(score: Score) -> float:
-    """What was reached at least. The interval of a few seeds is so wide that it says nothing of this."""
-    return score.low if len(score.by_seed) == 1 else min(score.by_seed)
-
-
-def _quality(
-    results: Results,
-    baseline: Variant,
-    better: list[Variant],
-    alike: list[Variant],
-    worse: list[Variant],
-    unpaired: list[Variant],
-) -> list[str]:
-    metric = results.main_metric
-    direction = "higher" if results.metrics[metric].higher_is_better else "lower"
-    groups = {
-        "Better than it": better,
-        "Not distinguishable from it": alike,
-        "Worse": worse,
-        "Not compared with it, not having the same seeds": unpaired,
-    }
-    said = [f"{words}: {_named(variants, metric)}." for words, variants in groups.items() if variants]
-    return [f"{results.baseline} reaches {metric} {_shown(baseline.scores[metric])}; {direction} is better.", *said]
-
-
-def _choice(results: Results, baseline: Variant, candidates: list[Variant]) -> str:
-    """Which variants may be taken in place of the baseline, and what that takes."""
-    margin = f"at most {100 * MARGIN:g} %, or {_number(_margin(results, baseline))}, worse with 95 % certainty"
-    if not candidates:
-        return f"None is shown to be as good ({margin}): stay with {results.baseline}, or test more."
-    return f"As good or better ({margin}): {', '.join(variant.attention for variant in candidates)}."
-
-
-def _cost(results: Results, baseline: Variant, candidates: list[Variant]) -> str:
-    cheapest = max(candidates, key=lambda variant: variant.training_speed or 0.0)
-    speed = cheapest.training_speed or 1.0
-    if speed <= 1.02:
-        text = f"None of these trains faster than {results.baseline}"
-        sign = 1 if results.metrics[results.main_metric].higher_is_better else -1
-        better = [variant for variant in candidates if _side(results, variant) == 1]
-        if not better:
-            return f"{text}: stay with it."
-        best = max(better, key=lambda variant: sign * variant.scores[results.main_metric].value)
-        return f"{text}; the best, {best.attention}, trains {best.training_speed:.2f} times as fast."
-    saved = [f"trains {speed:.2f} times as fast"]
-    for name, value in (("scores", cheapest.inference_speed), ("writes", cheapest.generation_speed)):
-        if value is not None:
-            saved.append(f"{name} {value:.2f} times as fast")
-    if cheapest.parameters and baseline.parameters:
-        saved.append(f"has {_change(cheapest.parameters, baseline.parameters)} parameters")
-    if cheapest.training_memory and baseline.training_memory:
-        change = _change(cheapest.training_memory, baseline.training_memory, "much", "less")
-        saved.append(f"needs {change} memory in training")
-    if cheapest.cache_bytes_per_token and baseline.cache_bytes_per_token:
-        change = _change(cheapest.cache_bytes_per_token, baseline.cache_bytes_per_token)
-        saved.append(f"keeps {change} bytes per decoded token")
-    listed = f"{', '.join(saved[:-1])}, and {saved[-1]}" if len(saved) > 1 else saved[0]
-    return f"The cheapest of these is {cheapest.attention}: against {results.baseline} it {listed}."
-
-
-def _thin(results: Results, baseline: Variant, alike: list[Variant]) -> str | None:
-    metric = results.main_metric
-    reasons = []
-    score = baseline.scores[metric]
-    if score.value == 0 and results.metrics[metric].higher_is_better:
-        reasons.append(f"{results.baseline} itself has learned nothing that {metric} can see; train for longer")
-    wide = []
-    for variant in alike:
-        difference = variant.scores[metric].difference
-        if difference is not None and not _as_good(results, baseline, variant):
-            wide.append(f"{variant.attention} (the difference may be anything from {difference.low:+.3g} to "
-                        f"{difference.high:+.3g})")  # fmt: skip
-    if wide:
-        reasons.append(f"too little was tested to say whether {' or '.join(wide)} is as good as {results.baseline}")
-    if len(score.by_seed) == 1:
-        reasons.append("with a single seed, nothing is known about how much another one would change (--seeds 3)")
-    return f"How far to trust this: {'; '.join(reasons)}." if reasons else None
-
-
-def _named(variants: list[Variant], metric: str) -> str:
-    return ", ".join(f"{variant.attention} ({_number(variant.scores[metric].value)})" for variant in variants)
-
-
-def _shown(score: Score) -> str:
-    return f"{_number(score.value)} (95 %: {_number(score.low)} to {_number(score.high)})"
+def _range(low: float, high: float) -> str:
+    return f"{_number(low)} to {_number(high)}"
 
 
 def _number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
-def _change(ours: int | float, theirs: int | float, many: str = "many", fewer: str = "fewer") -> str:
-    percent = round(100 * (ours / theirs - 1))
-    if percent == 0:
-        return f"as {many}" if ours == theirs else f"about as {many}"
-    return f"{abs(percent)} % {fewer if percent < 0 else 'more'}"
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):.0f} %"
+
+
+def _less(ours: int, theirs: int, what: str) -> str:
+    if 0.49 <= ours / theirs <= 0.51:
+        return f"half the {what}"
+    return f"{100 * (1 - ours / theirs):.0f} % {'fewer' if what == 'parameters' else 'less'} {what}"

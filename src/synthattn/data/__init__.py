@@ -1,1 +1,1 @@
-"""Examples: sources, tokenizers, batches. Nothing in here knows tasks or models."""
+"""Data sources, tokenizers and batches; this package knows neither tasks nor models."""

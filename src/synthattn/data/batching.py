@@ -1,7 +1,7 @@
-"""Batches of about the same number of tokens, of texts of about the same length.
+"""Batches with about equal numbers of tokens, made of texts with about equal lengths.
 
-The order depends on the seed and the epoch alone, not on workers or models: every model of a comparison sees the same
-batches in the same order.
+The order depends only on the seed and the epoch, not on workers or models. Every model of a comparison therefore sees
+the same batches in the same order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 Order = Callable[[int, int], NDArray[np.int64]]
-"""From a seed and an epoch to the numbers of the examples that make the epoch, in any order."""
+"""A function that maps a seed and an epoch to the indices of the examples of that epoch, in any order."""
 
 
 class TokenBatches:
-    """A batch sampler for ``torch.utils.data.DataLoader``: lists of numbers of examples.
+    """A batch sampler for ``torch.utils.data.DataLoader`` that yields lists of example indices.
 
     Args:
-        lengths: tokens of each example; for two texts the longer one, since both are padded.
-        tokens: no batch has more, padding included.
-        seed: of the order; None for the order of the lengths, without chance.
-        window: how many batches' worth of examples are sorted by length together. More means less padding and less
-            chance in which examples meet.
-        order: which examples make an epoch, and in which order they come to be sorted; all, shuffled, unless given.
+        lengths: number of tokens of each example; the longer text counts where there are two.
+        tokens: maximum number of tokens in a batch, padding included.
+        seed: seed of the order; None sorts by length and involves no chance.
+        window: number of batches whose examples are sorted by length together. A larger window means less padding,
+            and less chance which examples share a batch.
+        order: function that chooses the examples of an epoch; by default all of them, shuffled.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TokenBatches:
         return len(self.batches())
 
     def batches(self) -> list[list[int]]:
-        """All batches of this epoch."""
+        """Return all batches of this epoch."""
         if self.seed is None:
             return self._cut(np.argsort(self.lengths, kind="stable"))
         rng = np.random.default_rng([self.seed, self.epoch])
@@ -67,7 +67,7 @@ class TokenBatches:
         return [batches[n] for n in rng.permutation(len(batches))]
 
     def padding_share(self) -> float:
-        """How much of the batches is padding, from 0 to 1."""
+        """Return the fraction of padding in all batches, from 0 to 1."""
         kept = padded = 0
         for batch in self.batches():
             lengths = self.lengths[batch]
@@ -78,7 +78,7 @@ class TokenBatches:
     def _cut(self, ordered: NDArray[np.int64]) -> list[list[int]]:
         batches: list[list[int]] = []
         batch: list[int] = []
-        for n in ordered.tolist():  # from short to long: the newest is the longest
+        for n in ordered.tolist():  # sorted by length, so the newest example is the longest
             if batch and (len(batch) + 1) * int(self.lengths[n]) > self.tokens:
                 batches.append(batch)
                 batch = []
@@ -87,7 +87,7 @@ class TokenBatches:
 
 
 def pad(texts: Sequence[NDArray[np.int64]], value: int) -> NDArray[np.int64]:
-    """Texts of several lengths as one array, padded on the right."""
+    """Return texts of different lengths as one array, padded on the right."""
     width = max(len(text) for text in texts)
     result = np.full((len(texts), width), value, np.int64)
     for row, text in zip(result, texts, strict=True):

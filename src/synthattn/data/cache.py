@@ -1,4 +1,4 @@
-"""A folder for what is made once and used again: tokenizers, encoded texts, extracted prose."""
+"""Cache folder for results that are computed once: tokenizers, encoded texts, extracted prose."""
 
 import contextlib
 import errno
@@ -18,11 +18,11 @@ CANNOT_WRITE = {
     for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENOTDIR", "EEXIST")
     if hasattr(errno, name)
 }
-"""Errors of a disk; what is made may also have read from a network, whose errors are others."""
+"""Error numbers that mean the cache cannot be written; other errors may come from the network."""
 
 
 def cache_folder() -> Path:
-    """``SYNTHATTN_CACHE``, or ``~/.cache/synthattn``."""
+    """Return the cache folder: ``SYNTHATTN_CACHE``, or ``~/.cache/synthattn``."""
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen)
@@ -33,15 +33,15 @@ def cache_folder() -> Path:
 
 
 def key(*parts: object) -> str:
-    """A name for what is made of these parts, and of nothing else."""
+    """Return a file name that is unique for these values."""
     return hashlib.sha256("\x1f".join(str(part) for part in parts).encode()).hexdigest()[:24]
 
 
-def made_once(kind: str, name: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder ``kind/name`` in the cache, filled by ``make`` if it is not there yet.
+def cached_folder(kind: str, name: str, make: Callable[[Path], None]) -> Path:
+    """Return the folder ``kind/name`` in the cache; ``make`` fills it if it does not exist yet.
 
-    It appears under its name only when it is complete, so that an interruption leaves nothing half made behind. Other
-    processes that want the same, as those of torchrun do, wait for it.
+    The folder gets its name only when it is complete, so an interruption leaves no partial result. Other processes that
+    need the same folder, such as those of torchrun, wait for it.
     """
     folder = cache_folder() / kind / name
     if folder.is_dir():
@@ -60,7 +60,7 @@ def made_once(kind: str, name: str, make: Callable[[Path], None]) -> Path:
 
 @contextlib.contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Add the folder, and what to do, to the errors of a disk that is full or cannot be written."""
+    """Name the folder and a way out in errors of a disk that is full or read-only."""
     try:
         yield
     except Exception as error:
@@ -77,12 +77,12 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         make(unfinished)
-        # Before it has its name: after a power cut, what has one is taken for whole, and never made again.
+        # Sync before the folder gets its name: after a power cut, a named folder counts as complete.
         sync(unfinished)
         try:
             unfinished.rename(folder)
         except OSError:
-            if not folder.is_dir():  # otherwise another process was faster, and made the same
+            if not folder.is_dir():  # otherwise another process was faster and made the same folder
                 raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Files that are on the disk and not only on their way there, and errors of disks."""
+"""Flush files to the disk, and recognise disk errors."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ _RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def sync(folder: Path) -> None:
-    """Have the files of a folder on the disk before anything else happens, and the folder with their names."""
+    """Flush all files of a folder and its directory entries to the disk."""
     inside = sorted(folder.rglob("*"))
     for file in inside:
         if file.is_file():

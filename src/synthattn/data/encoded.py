@@ -1,4 +1,4 @@
-"""Texts as numbers, kept in two flat files that are mapped into memory: one of tokens, one of where each text ends."""
+"""Encoded texts in two memory-mapped files: the token ids of all texts, and the end of each text."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ CHUNK = 1 << 18
 
 
 class Encoded(Sequence[NDArray[np.int64]]):
-    """A list of texts as token ids, read from disk where they are needed."""
+    """A sequence of texts as token ids that are read from disk on access."""
 
     def __init__(self, folder: Path, name: str) -> None:
         try:
@@ -36,12 +36,12 @@ class Encoded(Sequence[NDArray[np.int64]]):
 
 
 def _mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
-    # A file of no bytes cannot be mapped.
+    # An empty file cannot be mapped.
     return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
 
 
 class Writer:
-    """Writes texts one after the other, with little of them in memory."""
+    """Write encoded texts one by one while keeping few of them in memory."""
 
     def __init__(self, folder: Path, name: str, vocab_size: int) -> None:
         self.folder, self.name = folder, name
@@ -72,7 +72,7 @@ class Writer:
 
 
 def write(folder: Path, name: str, texts: Iterable[Sequence[int]], vocab_size: int) -> int:
-    """Write all texts; their number."""
+    """Write all texts and return their number."""
     writer = Writer(folder, name, vocab_size)
     for text in texts:
         writer.add(text)
@@ -81,7 +81,7 @@ def write(folder: Path, name: str, texts: Iterable[Sequence[int]], vocab_size: i
 
 
 class Pieces(Sequence[NDArray[np.int64]]):
-    """Parts of the texts, in order and without gaps: part n has the tokens ``starts[n]`` to ``starts[n + 1]``."""
+    """Consecutive pieces of the texts: piece n holds the tokens from ``starts[n]`` up to ``starts[n + 1]``."""
 
     def __init__(self, texts: Encoded, starts: NDArray[np.int64]) -> None:
         self.texts, self.starts = texts, np.append(starts, len(texts.ids))
@@ -99,7 +99,7 @@ class Pieces(Sequence[NDArray[np.int64]]):
 
 
 class Packed(Pieces):
-    """All texts one after the other, cut into pieces of the same length; the last, shorter piece is kept."""
+    """All texts concatenated and cut into pieces of equal length; the shorter last piece is kept."""
 
     def __init__(self, texts: Encoded, length: int) -> None:
         _check(length)
@@ -107,7 +107,7 @@ class Packed(Pieces):
 
 
 class Cut(Pieces):
-    """Every text on its own, those that are longer than ``length`` in several pieces."""
+    """Every text by itself; texts longer than ``length`` are cut into several pieces."""
 
     def __init__(self, texts: Encoded, length: int) -> None:
         _check(length)

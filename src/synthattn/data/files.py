@@ -1,11 +1,10 @@
-"""Readers of text, TSV, CSV and JSON lines, plain or ``.gz``, that hold one record at a time.
+"""Strict readers of text, TSV, CSV and JSON lines, plain or ``.gz``, that hold one record at a time.
 
-They are strict: what they cannot read as it was meant is an error with file and line number, because a row that is
-lost or merged silently is found, if ever, after the training. Lines end at a line feed and nowhere else. Python's own
-text mode also ends them at a carriage return, which shifts one side of parallel text against the other.
+Ambiguous input is an error with file and line number: a row that is lost or merged silently would be noticed only
+after training, if ever. Lines end only at a line feed. Python's text mode also ends them at a carriage return, which
+would shift one side of parallel text against the other.
 """
 
-import contextlib
 import csv
 import gzip
 import io
@@ -23,7 +22,7 @@ from synthattn.saved_file import DEEPEST, nests_deeper
 
 FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".json")
 
-# Memory stays flat only if no line, and no quoted field of many lines, may be as long as the file.
+# A limit on lines and on quoted fields of many lines, so that memory does not grow with the file.
 LONGEST_RECORD = 1 << 26
 
 Note = Callable[[str], None]
@@ -46,31 +45,31 @@ _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\v\x1b")) + b"\x7f"
 _FIELD = r'(?:"(?:[^"]|"")*+"|[^",\r\n]*+)'
 _CSV_ROW = re.compile(rf"{_FIELD}(?:,{_FIELD})*+")
 _IDENTIFIER = re.compile(r"[^\W\d][\w.-]{0,63}")
-# Wider than for CSV, where a first row that is no header is data: MRPC has "#1 String".
+# More characters than for CSV are allowed, whose first row may be data: MRPC has "#1 String".
 _COLUMN_NAME = re.compile(r"#?\w[\w .#()/-]{0,63}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def broken(name: str, line: int | None, what: str) -> ValueError:
-    """The error about a file: name, line number, what is wrong and what to do."""
+    """Return an error with the file name, the line number, the problem and the way out."""
     place = name if line is None else f"{name}, line {line}"
     return ValueError(f"{place}: {' '.join(what.split())}")
 
 
 def format_of(name: str) -> str:
-    """The ending that says how to read a file, without ``.gz``; empty where it says nothing."""
+    """Return the file ending that decides the format, without ``.gz``; empty if it is unknown."""
     suffix = Path(name.lower().removesuffix(".gz")).suffix
     return suffix if suffix in FORMATS else ""
 
 
 def read_records(path: Path, name: str, note: Note) -> Iterator[Record]:
-    """The records of a file, by its ending; other endings than the known ones are read as text.
+    """Yield the records of a file in the format of its ending; unknown endings are read as text.
 
     Args:
         path: the file.
-        name: what messages call it, from ``printable``.
-        note: is told what was decided for the user.
+        name: the name for messages, from ``printable``.
+        note: function that receives decisions made for the user.
     """
     suffix = format_of(path.name)
     if suffix == ".tsv":
@@ -85,7 +84,7 @@ def read_records(path: Path, name: str, note: Note) -> Iterator[Record]:
 
 
 def read_text(path: Path, name: str, note: Note) -> Iterator[Record]:
-    """One record with the field ``text`` for each line; blank lines are left out and counted."""
+    """Yield one record with the field ``text`` for each line; blank lines are left out and counted."""
     blank = 0
     for number, line in read_lines(path, name):
         if line.strip():
@@ -97,7 +96,7 @@ def read_text(path: Path, name: str, note: Note) -> Iterator[Record]:
 
 
 def read_tsv(path: Path, name: str) -> Iterator[Record]:
-    """Fields between tabs, without quoting, under the names in the first row."""
+    """Yield the rows of a TSV file without quoting; the first row names the columns."""
     columns: list[str] | None = None
     blank = 0
     for number, line in read_lines(path, name):
@@ -106,7 +105,7 @@ def read_tsv(path: Path, name: str) -> Iterator[Record]:
             columns = cells
             _check_header(columns, name)
             continue
-        # The last lines of a file may be blank. In one column, blank is a value.
+        # The last lines of a file may be blank. In a single column, a blank line is a value.
         if not line and len(columns) > 1:
             blank = blank or number
             continue
@@ -118,11 +117,10 @@ def read_tsv(path: Path, name: str) -> Iterator[Record]:
 
 
 def read_csv(path: Path, name: str, note: Note) -> Iterator[Record]:
-    """Fields between commas, quoted in the standard way; without a header, columns are ``0``, ``1``, ...
+    """Yield the rows of a CSV file with standard quoting; without a header, columns are ``0``, ``1``, ...
 
-    The first row is a header if its cells are distinct words that could be names in a program. It is none if a cell
-    is a number or a longer text. What could be either, such as ``Class Index,Title``, is an error: the wrong choice
-    would lose a row, or add one.
+    The first row is a header if its cells are distinct identifiers. It is data if a cell is a number or a longer text.
+    Any other first row, such as ``Class Index,Title``, is an error: the wrong choice would lose or add a row.
     """
     columns: list[str] | None = None
     for number, row in _csv_rows(path, name):
@@ -138,14 +136,17 @@ def read_csv(path: Path, name: str, note: Note) -> Iterator[Record]:
 
 
 def read_jsonl(path: Path, name: str) -> Iterator[Record]:
-    """One JSON object for each line; lines of white space are skipped."""
+    """Yield one JSON object per line; lines of white space are skipped."""
     for number, line in read_lines(path, name):
         if line.strip():
-            yield Record(_object(_parsed(line, name, number), name, number), f"{name}, line {number}")
+            value = _parsed(line, name, number)
+            if not isinstance(value, dict):
+                raise broken(name, number, f"{_kind(value)}, not an object; write one object in braces on each line")
+            yield Record(value, f"{name}, line {number}")
 
 
 def read_json(path: Path, name: str) -> Iterator[Record]:
-    """JSON lines under another name, or one array of objects that fits into memory."""
+    """Yield the objects of a JSON array that fits into memory, or of JSON lines under another ending."""
     lines: list[str] = []
     size = 0
     for number, line in read_lines(path, name):
@@ -154,7 +155,7 @@ def read_json(path: Path, name: str) -> Iterator[Record]:
         if not lines and not line.lstrip().startswith("["):
             break
         if not lines and number > 1:
-            lines.extend([""] * (number - 1))  # for the line number of an error
+            lines.extend([""] * (number - 1))  # keeps the line numbers of errors right
         lines.append(line)
         size += len(line)
         if size > LONGEST_RECORD:
@@ -171,7 +172,7 @@ def read_json(path: Path, name: str) -> Iterator[Record]:
 
 
 def read_lines(path: Path, name: str) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and lines, without their ends."""
+    """Yield line numbers from 1 with decoded lines, without line ends."""
     for number, raw in raw_lines(path, name):
         if b"\0" in raw:
             raise broken(name, number, f"a NUL byte at position {raw.index(0) + 1}; is this text? remove it")
@@ -187,15 +188,12 @@ def read_lines(path: Path, name: str) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
-def count_lines(path: Path, name: str) -> int:
-    return sum(1 for _ in raw_lines(path, name))
-
-
 def raw_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
-    """Line numbers from 1 and the bytes of lines, without their ends and without a byte order mark."""
+    """Yield line numbers from 1 with the bytes of lines, without line ends and byte order mark."""
     try:
-        with _opened(path) as file:
+        with open_regular(path) as plain:
             number = 0
+            file = gzip.GzipFile(fileobj=plain) if path.name.lower().endswith(".gz") else plain
             while line := file.readline(LONGEST_RECORD + 2):
                 number += 1
                 if number == 1:
@@ -217,15 +215,8 @@ def raw_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
         raise broken(name, None, "the file is empty; remove it or fetch it again")
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
-    """Open a file as bytes, unpacked where its name ends in ``.gz``."""
-    with open_regular(path) as file:
-        yield gzip.GzipFile(fileobj=file, mode="rb") if path.name.lower().endswith(".gz") else file
-
-
 def _check_start(line: bytes, file: io.BufferedReader | gzip.GzipFile, name: str) -> bytes:
-    """The first line without the byte order mark, if the file begins as text does."""
+    """Return the first line without its byte order mark, or raise an error if the file is not UTF-8 text."""
     for magic, what in _NOT_TEXT.items():
         if line.startswith(magic):
             raise broken(name, 1, f"this is {what}")
@@ -242,8 +233,8 @@ def _check_start(line: bytes, file: io.BufferedReader | gzip.GzipFile, name: str
 
 
 def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, list[str]]]:
-    """The number of the first line of a row, and its cells."""
-    # The csv module's default refuses a long article. The limit is one for the process, so it is only ever raised.
+    """Yield each row's cells with the number of its first line."""
+    # The csv module's default limit refuses a long article. The limit is global, so it is only ever raised.
     csv.field_size_limit(max(LONGEST_RECORD, csv.field_size_limit()))
     parts: list[str] = []
     first, quotes, size, blank = 0, 0, 0, 0
@@ -259,13 +250,13 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, list[str]]]:
         quotes += line.count('"')
         size += len(line)
         if quotes % 2:
-            # Inside of a quoted field, or after a quote that was lost.
+            # Inside a quoted field, or after a lost quote.
             if size > LONGEST_RECORD:
                 break
             continue
         row = "\n".join(parts)
         parts = []
-        # The module would take a quote inside of an unquoted field as it is, and so read past one that was lost.
+        # The csv module accepts a quote inside an unquoted field, and would read past a lost one.
         if not _CSV_ROW.fullmatch(row):
             raise broken(name, first, 'a stray quote or carriage return; put the field in quotes and write " as ""')
         yield first, next(csv.reader([row], strict=True)) if '"' in row else row.split(",")
@@ -284,7 +275,7 @@ def _is_header(row: list[str], name: str, line: int) -> bool:
 
 
 def _check_header(columns: list[str], name: str) -> None:
-    """A table without a header would lose its first row."""
+    """Raise an error if the first row is not a header: its data would be lost."""
     for cell in columns:
         if not _COLUMN_NAME.fullmatch(cell) or _number(cell):
             raise broken(name, 1, f"{cell[:40]!r} is no name of a column; write a first row with the columns' names")
@@ -308,7 +299,8 @@ def _wrong_count(name: str, line: int, found: int, expected: int, look_at: str) 
 def _parsed(text: str, name: str, line: int) -> Any:
     try:
         value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
-        if _SURROGATE_ESCAPE.search(text) and _has_surrogate(value):
+        # Half of a surrogate pair cannot be written, hashed or tokenized.
+        if _SURROGATE_ESCAPE.search(text) and _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
             raise ValueError("a \\ud... escape is half of a pair")
     except json.JSONDecodeError as error:
         what = f"not JSON at column {error.colno} ({error.msg[:80]}); repair or remove it"
@@ -317,7 +309,7 @@ def _parsed(text: str, name: str, line: int) -> Any:
         raise broken(name, line, "JSON is nested too deeply; flatten it") from None
     except ValueError as error:
         raise broken(name, line, f"not JSON: {str(error)[:120]}; repair or remove it") from None
-    if nests_deeper(value, DEEPEST):  # what is done with it later needs more of Python's stack than reading it
+    if nests_deeper(value, DEEPEST):  # later steps need more of Python's stack than reading
         raise broken(name, line, "JSON is nested too deeply; flatten it")
     return value
 
@@ -330,24 +322,13 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _repeated(names: Iterable[str]) -> str:
-    """Return the first of several names that occurs again."""
+    """Return the first name that occurs again."""
     seen: set[str] = set()
     return next(name for name in names if name in seen or seen.add(name))
 
 
 def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is no JSON number")
-
-
-def _has_surrogate(value: Any) -> bool:
-    """Half of a pair is no text: it cannot be written, hashed or tokenized."""
-    return _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None
-
-
-def _object(value: Any, name: str, line: int) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise broken(name, line, f"{_kind(value)}, not an object; write one object in braces on each line")
-    return value
 
 
 def _kind(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A folder of files, or one file, as a source: which file is which split, and what is read beside what."""
+"""Read a folder of files, or one file, as a source: find its splits, its shards and its parallel files."""
 
 import hashlib
 import re
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile, zip_longest
 from pathlib import Path
 
-from synthattn.data.files import broken, count_lines, format_of, read_lines, read_records
-from synthattn.data.source import Record
-from synthattn.messages import printable, suggestion
+from synthattn.data.files import broken, format_of, raw_lines, read_lines, read_records
+from synthattn.data.source import Record, check_split
+from synthattn.messages import printable
 from synthattn.regular_file import open_regular
 
 ROLES = {
@@ -17,7 +17,7 @@ ROLES = {
     "validation": ("validation", "valid", "val", "dev", "development", "eval", "heldout", "held_out"),
     "test": ("test", "testing", "tst"),
 }
-"""The splits that every source has under these names if it has them at all. An earlier word wins over a later one."""
+"""Standard split names and the words that mean them. Earlier words win over later ones."""
 
 _ROLE_OF = {word: role for role, words in ROLES.items() for word in words}
 _NUMBERED = re.compile(rf"({'|'.join(sorted(_ROLE_OF, key=len, reverse=True))})\d\w*")
@@ -30,23 +30,23 @@ _LISTS = re.compile(
     r"tokenizer(?:_config)?|special_tokens_map"
 )
 
-# Files are large and their content is asked for by several caches; a key is the path, the size and the time.
+# Files are large, and several caches need their digests; the key is path, size and modification time.
 _digests: dict[tuple[str, int, int], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What is read as one: a file, or files that are read side by side, with the names of the sides."""
+class FileGroup:
+    """Files that are read together: a single file, or parallel files with the names of their sides."""
 
     paths: Mapping[str, Path]
-    """One path under the name ``""``, or one for each side."""
+    """One path under the key ``""``, or one path per side."""
     shard: int = 0
     shards: int = 0
-    """0 where the split is not cut into shards."""
+    """Number of shards of the split; 0 if it is not sharded."""
 
     @property
     def kind(self) -> str:
-        """What another split of the same data would have in common with this one."""
+        """Return the format or the sides, by which splits of the same data are recognised."""
         first = next(iter(self.paths.values()))
         return " ".join(self.paths) if len(self.paths) > 1 else format_of(first.name)
 
@@ -55,12 +55,12 @@ class FolderSource:
     """Splits from the files of a folder; a file by itself is the split ``train``.
 
     Formats are ``.txt``, ``.tsv``, ``.csv``, ``.jsonl`` and ``.json``, each also with ``.gz``. Files such as
-    ``train.en`` and ``train.de`` are sides of parallel text and become fields ``de`` and ``en``. Files such as
-    ``train-00000-of-00004.jsonl`` are read one after the other. What is no data is left out and noted.
+    ``train.en`` and ``train.de`` are sides of parallel text and become the fields ``de`` and ``en``. Files such as
+    ``train-00000-of-00004.jsonl`` are read one after the other. Files that are not data are left out and noted.
 
     Args:
         path: the folder or the file.
-        name: what the user wrote, the path unless given.
+        name: the text that the user wrote; the path by default.
     """
 
     def __init__(self, path: str | Path, name: str | None = None) -> None:
@@ -73,7 +73,7 @@ class FolderSource:
                 self._parts = self._arranged(self._found())
             else:
                 self.folder = self.path.parent
-                self._parts = {"train": (Part({"": self.path}),)}
+                self._parts = {"train": (FileGroup({"": self.path}),)}
                 if not format_of(self.path.name):
                     self._note(f"{printable(self.path.name)}: read as text, one example a line")
         except OSError as error:
@@ -89,16 +89,15 @@ class FolderSource:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was decided; the number of blank lines is known once a split was read to its end."""
+        """Decisions made for the user; the number of blank lines is known after a split was read to its end."""
         return tuple(self._notes)
 
     def read(self, split: str) -> Iterator[Record]:
-        if split not in self._parts:
-            raise ValueError(f"{printable(self.name)} has no split {split!r}{suggestion(split, self._parts)}")
+        check_split(self, split)
         return self._read(self._parts[split])
 
     def fingerprint(self) -> str:
-        """SHA-256 of the names and the bytes of all files that are read."""
+        """Return the SHA-256 of the names and contents of all files that are read."""
         paths = {path for parts in self._parts.values() for part in parts for path in part.paths.values()}
         total = hashlib.sha256()
         for path in sorted(paths):
@@ -106,13 +105,13 @@ class FolderSource:
         return total.hexdigest()
 
     def check(self) -> None:
-        """Whether parallel files have the same numbers of lines, which reading finds out only at their ends."""
+        """Raise an error if parallel files differ in their numbers of lines."""
         for parts in self._parts.values():
             for part in parts:
                 if len(part.paths) > 1:
                     self._check_lengths(part)
 
-    def _read(self, parts: Iterable[Part]) -> Iterator[Record]:
+    def _read(self, parts: Iterable[FileGroup]) -> Iterator[Record]:
         for part in parts:
             if len(part.paths) > 1:
                 yield from self._read_parallel(part)
@@ -120,7 +119,7 @@ class FolderSource:
                 path = part.paths[""]
                 yield from read_records(path, self._called(path), self._note)
 
-    def _read_parallel(self, part: Part) -> Iterator[Record]:
+    def _read_parallel(self, part: FileGroup) -> Iterator[Record]:
         names = [self._called(path) for path in part.paths.values()]
         where = " and ".join(names)
         empty = 0
@@ -135,8 +134,9 @@ class FolderSource:
         if empty:
             self._note(f"{where}: {empty} lines with an empty side, which are kept")
 
-    def _check_lengths(self, part: Part) -> None:
-        counts = {self._called(path): count_lines(path, self._called(path)) for path in part.paths.values()}
+    def _check_lengths(self, part: FileGroup) -> None:
+        named = {self._called(path): path for path in part.paths.values()}
+        counts = {name: sum(1 for _ in raw_lines(path, name)) for name, path in named.items()}
         if len(set(counts.values())) > 1:
             found = ", ".join(f"{name} has {count}" for name, count in counts.items())
             raise ValueError(f"parallel files differ in their numbers of lines: {found}; find the line that is missing")
@@ -147,8 +147,8 @@ class FolderSource:
     def _note(self, text: str) -> None:
         self._notes[text] = None
 
-    def _found(self) -> dict[str, tuple[Part, ...]]:
-        """Parts by the stem of their files' names: a split each, under names that are not yet decided."""
+    def _found(self) -> dict[str, tuple[FileGroup, ...]]:
+        """Return the files of each split by the stem of their names; the splits are not named yet."""
         data: list[Path] = []
         for path in sorted(self.folder.iterdir()):
             stem = _stem(path.name).lower()
@@ -157,40 +157,40 @@ class FolderSource:
             else:
                 data.append(path)
         parallel = self._parallel(data)
-        found: dict[str, list[Part]] = {}
+        found: dict[str, list[FileGroup]] = {}
         for stem, part in parallel:
             found.setdefault(stem, []).append(part)
         used = {path for _, part in parallel for path in part.paths.values()}
         for path in data:
             if path not in used and format_of(path.name):
                 stem, shard, shards = _without_shard(_stem(path.name))
-                found.setdefault(stem, []).append(Part({"": path}, shard, shards))
+                found.setdefault(stem, []).append(FileGroup({"": path}, shard, shards))
             elif path not in used:
                 self._lone(path, parallel)
         if not found:
             raise broken(printable(self.name), None, f"no data in this folder; {self._way_out()}")
         return {stem: self._in_order(stem, parts) for stem, parts in found.items()}
 
-    def _parallel(self, data: Iterable[Path]) -> list[tuple[str, Part]]:
-        """Files whose names differ in the last ending alone, such as ``train.en`` and ``train.de.gz``."""
+    def _parallel(self, data: Iterable[Path]) -> list[tuple[str, FileGroup]]:
+        """Find files whose names differ only in their last ending, such as ``train.en`` and ``train.de.gz``."""
         groups: dict[str, dict[str, list[Path]]] = {}
         for path in data:
             stem, _, side = _stem(path.name).rpartition(".")
-            # A table's name has a dot for other reasons.
+            # The name of a table may contain a dot for other reasons.
             if format_of(path.name) in ("", ".txt") and stem and _SIDE.fullmatch(side) and not _role(side):
                 groups.setdefault(stem, {}).setdefault(side, []).append(path)
         found = []
         for whole, sides in groups.items():
             stem, shard, shards = _without_shard(whole)
-            # Without a split's name, "spm.model" and "spm.vocab" are more likely than two languages.
+            # Without a split name, "spm.model" and "spm.vocab" are not likely to be two languages.
             if len(sides) > 1 and (_role(stem) or all(_LANGUAGE.fullmatch(side) for side in sides)):
                 for paths in sides.values():
                     _check_one(paths)
-                found.append((stem, Part({side: sides[side][0] for side in sorted(sides)}, shard, shards)))
+                found.append((stem, FileGroup({side: sides[side][0] for side in sorted(sides)}, shard, shards)))
         return found
 
-    def _lone(self, path: Path, parallel: Iterable[tuple[str, Part]]) -> None:
-        """A file of no known format: left out, unless it is a side that lost the others."""
+    def _lone(self, path: Path, parallel: Iterable[tuple[str, FileGroup]]) -> None:
+        """Note that a file of unknown format is left out; raise an error if it lost its parallel files."""
         side = _stem(path.name).rpartition(".")[2]
         for _, part in parallel:
             if side in part.paths and _role(_stem(path.name)):
@@ -198,7 +198,7 @@ class FolderSource:
                 raise broken(printable(path.name), None, f"there is no such file with {others}; add or remove one")
         self._note(f"{printable(path.name)}: left out, not one of .txt, .tsv, .csv, .jsonl, .json")
 
-    def _in_order(self, stem: str, parts: list[Part]) -> tuple[Part, ...]:
+    def _in_order(self, stem: str, parts: list[FileGroup]) -> tuple[FileGroup, ...]:
         parts = sorted(parts, key=lambda part: part.shard)
         numbers = {part.shard for part in parts}
         if len(parts) > 1 and (len(numbers) < len(parts) or len({part.shards for part in parts}) > 1):
@@ -207,7 +207,7 @@ class FolderSource:
             self._note(f"{printable(stem)}: {len(parts)} of {parts[0].shards} shards")
         return tuple(parts)
 
-    def _arranged(self, found: dict[str, tuple[Part, ...]]) -> dict[str, tuple[Part, ...]]:
+    def _arranged(self, found: dict[str, tuple[FileGroup, ...]]) -> dict[str, tuple[FileGroup, ...]]:
         names, notes = arrange({stem: parts[0].kind for stem, parts in found.items()})
         for note in notes:
             self._note(note)
@@ -221,17 +221,17 @@ class FolderSource:
 
 
 def arrange(kinds: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Which of a source's own split names is train, validation and test, and under which names the others stay.
+    """Choose which of a source's split names are train, validation and test; the others keep their names.
 
-    A name that says nothing else, such as ``dev``, is taken first. One that says more, such as ``dev_32``, is taken
-    if it is the only one for this split, and of the same kind as train. ``matched`` and ``mismatched`` parts, as
-    MNLI has them, keep their names, and matched is also the split itself.
+    A plain name such as ``dev`` comes first. A longer name such as ``dev_32`` is chosen if it is the only candidate of
+    the same kind as train. The ``matched`` and ``mismatched`` splits of MNLI keep their names, and matched is also
+    the split itself.
 
     Args:
-        kinds: the source's names, with what their data look like.
+        kinds: the source's split names, each with the kind of its data.
 
     Returns:
-        The source's name for each split, in the order in which splits are listed; and what there is to say.
+        The source's name for each split, in listing order, and notes for the user.
     """
     notes: list[str] = []
     prefix = _common_prefix(kinds)
@@ -271,7 +271,7 @@ def _tokens(name: str) -> list[str]:
 
 
 def _role(name: str) -> str | None:
-    """The split that a name is about; None if it is about none or several."""
+    """Return the standard split that a name means; None if it means none or several."""
     tokens = _tokens(name)
     roles = {_ROLE_OF[token] for token in tokens if token in _ROLE_OF}
     roles |= {_ROLE_OF[match[1]] for token in tokens if (match := _NUMBERED.fullmatch(token))}
@@ -281,7 +281,7 @@ def _role(name: str) -> str | None:
 
 
 def _common_prefix(names: Iterable[str]) -> list[str]:
-    """The words with which the names of all splits begin, such as ``ptb``."""
+    """Return the words that all split names begin with, such as ``ptb``."""
     split = [_tokens(name) for name in names if _role(name)]
     if len(split) < 2:
         return []
@@ -294,7 +294,7 @@ def _without_prefix(tokens: list[str], prefix: list[str]) -> list[str]:
 
 
 def _stem(name: str) -> str:
-    """A file name without ``.gz`` and the ending of a format."""
+    """Return a file name without ``.gz`` and without the ending of its format."""
     name = name[:-3] if name.lower().endswith(".gz") else name
     suffix = format_of(name)
     return name[: -len(suffix)] if suffix else name

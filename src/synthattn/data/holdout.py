@@ -1,31 +1,27 @@
-"""Held-out parts for sources that come without them."""
+"""Cut held-out splits for sources that have none."""
 
 import functools
-import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synthattn.data.source import Record, Source
-from synthattn.messages import suggestion
+from synthattn.data.source import Record, Source, WrappedSource, check_split, fingerprint_of
 
 
-class HeldOut:
-    """A source with the splits that it lacks cut from its train split.
+class HeldOut(WrappedSource):
+    """A source whose missing splits are cut from its train split.
 
-    A record is held out by the CRC-32 of what is used of it (as JSON with sorted keys), modulo ``every``: 0 is the
-    first split that is missing, 1 the second. So the cut does not depend on the order of the records or on a seed, and
-    records that are added later move no other. What occurs twice is on one side only, also where the two have different
-    numbers in a column that nobody reads.
+    A record is held out by the CRC-32 of its used columns (as JSON with sorted keys), modulo ``every``: 0 is the first
+    missing split, 1 the second. The cut depends neither on the order of the records nor on a seed, and records that are
+    added later do not move others. Equal records land in one split, even if they differ in an unused column.
 
     Args:
         source: where the records come from.
-        splits: those that there shall be. A source that has them, or has no train split, stays as it is.
-        every: each missing split gets about one record of this many.
-        columns: what is used of a record: names of columns, each with others under which the same may be found, of
-            which the first one counts that a record has. All of a record that has none of them, and of all records
-            unless given.
+        splits: names of the required splits. A source that has them, or has no train split, is not changed.
+        every: each missing split gets about one in ``every`` records.
+        columns: used columns, each with alternative names; the first name that a record has counts. All columns
+            of a record that has none of them are used; by default, all columns.
     """
 
     def __init__(
@@ -40,14 +36,11 @@ class HeldOut:
             raise ValueError(f"every={every} leaves nothing to train on; it must be at least {len(missing) + 1}")
         if "train" in missing:
             raise ValueError("train cannot be held out; choose from validation, test")
-        self.source, self.every = source, every
+        super().__init__(source)
+        self.every = every
         self._names = [(name, *others) for name, others in (columns or {}).items()]
         self._bucket = {split: bucket for bucket, split in enumerate(missing)}
         self._counts: dict[str, int] = {}
-
-    @property
-    def name(self) -> str:
-        return self.source.name
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -57,7 +50,7 @@ class HeldOut:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Those of the source, and what was cut; how many records that are is known once the split was read."""
+        """Notes of the source, and the splits that were cut; their sizes are known after they were read."""
         cut = []
         for split in self._bucket:
             count = f", {self._counts[split]} records" if split in self._counts else ""
@@ -65,8 +58,7 @@ class HeldOut:
         return (*self.source.notes, *cut)
 
     def read(self, split: str) -> Iterator[Record]:
-        if split not in self.splits:
-            raise ValueError(f"{self.name} has no split {split!r}{suggestion(split, self.splits)}")
+        check_split(self, split)
         if split in self._bucket:
             return self._held_out(split)
         return self._kept() if split == "train" and self._bucket else self.source.read(split)
@@ -74,14 +66,13 @@ class HeldOut:
     def fingerprint(self) -> str:
         if not self._bucket:
             return self.source.fingerprint()
-        cut = [self.source.fingerprint(), self.every, list(self._bucket)]
-        # Where everything is used, the cut is that of all columns, and so is its name.
-        cut += [self._names] if self._names and self._leaves_out else []
-        return hashlib.sha256(json.dumps(cut).encode()).hexdigest()
+        # If every column is used, the cut equals a cut by all columns, and so must its fingerprint.
+        names = [self._names] if self._names and self._leaves_out else []
+        return fingerprint_of(self.source.fingerprint(), self.every, list(self._bucket), *names)
 
     @functools.cached_property
     def _leaves_out(self) -> bool:
-        """Whether there is a column that is not used, by the first record: in nearly all files the others are alike."""
+        """True if some column is not used, judged by the first record: in nearly all files the others are alike."""
         first = next(iter(self.source.read("train")), None)
         return first is not None and len(self._used(first)) < len(first.fields)
 
@@ -113,6 +104,6 @@ class HeldOut:
 
 
 def content_hash(fields: Mapping[str, Any]) -> int:
-    """The CRC-32 of a record's fields, whatever their order; of values that JSON has no word for, what they print."""
+    """Return the CRC-32 of fields in any order; values unknown to JSON are printed first."""
     text = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))

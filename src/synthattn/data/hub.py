@@ -1,15 +1,13 @@
-"""Data sets of the Hugging Face hub, through the package ``datasets``."""
+"""Data sets of the Hugging Face hub, read with the package ``datasets``."""
 
-import hashlib
 import importlib
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from synthattn.data.folder import arrange
-from synthattn.data.source import Record
+from synthattn.data.source import Record, check_split, fingerprint_of
 from synthattn.messages import suggestion
 
 T = TypeVar("T")
@@ -33,22 +31,22 @@ CANONICAL = {
     "wmt14": "wmt/wmt14",
     "xsum": "EdinburghNLP/xsum",
 }
-"""Names that need no owner. Before a slash they are a data set; any other word there is an owner."""
+"""Owners of data sets that are known by one word. Before a slash, any other word is an owner."""
 
 CONFIGS = {"allenai/c4": "en", "abisee/cnn_dailymail": "3.0.0", "bavard/personachat_truecased": "full"}
-"""What is meant where a data set has several configurations and none was named."""
+"""Default configurations of data sets that have several."""
 
 STREAMED = frozenset(
     {"allenai/c4", "allenai/dolma", "HuggingFaceFW/fineweb", "Skylion007/openwebtext", "uonlp/CulturaX"}
 )
-"""Too large to be stored first: read from the network, again for every epoch."""
+"""Data sets too large to store: they are read from the network, again in every epoch."""
 
 _PARQUET = "refs/convert/parquet"
 
 
 @dataclass(frozen=True, slots=True)
 class HubName:
-    """A data set on the hub, and which of its configurations."""
+    """The path of a data set on the hub, and its configuration."""
 
     path: str
     config: str | None
@@ -72,10 +70,10 @@ def parse_hub_name(text: str) -> HubName:
 
 
 class HubSource:
-    """A data set of the hub. The column ``translation`` becomes a field for each language.
+    """A data set of the hub. Its column ``translation`` becomes one field per language.
 
     Args:
-        text: the name, see ``parse_hub_name``; with or without ``hub:``.
+        text: the name, with or without ``hub:``; see ``parse_hub_name``.
     """
 
     def __init__(self, text: str) -> None:
@@ -104,16 +102,14 @@ class HubSource:
         return tuple(self._notes)
 
     def read(self, split: str) -> Iterator[Record]:
-        if split not in self._own:
-            raise ValueError(f"{self.name} has no split {split!r}{suggestion(split, self._own)}")
+        check_split(self, split)
         return self._read(self._own[split])
 
     def fingerprint(self) -> str:
-        """Of the name and what ``datasets`` knows of the revision: the data may be too large to be read for this."""
+        """Hash the name and the revision that ``datasets`` reports: the data may be too large to read."""
         path, config = self.hub_name.path, self.hub_name.config
         builder = self._try(lambda: self._datasets.load_dataset_builder(path, config, **self._options))
-        state = [path, config, self._options, str(getattr(builder, "hash", "")), str(builder.info.version)]
-        return hashlib.sha256(json.dumps(state).encode()).hexdigest()
+        return fingerprint_of(path, config, self._options, str(getattr(builder, "hash", "")), str(builder.info.version))
 
     def _read(self, own: str) -> Iterator[Record]:
         path, config = self.hub_name.path, self.hub_name.config
@@ -133,7 +129,7 @@ class HubSource:
         try:
             return list(self._datasets.get_dataset_split_names(path, config, **self._options))
         except RuntimeError as error:
-            # Old data sets are programs, which datasets runs no more. The hub keeps what most of them made.
+            # Old data sets are scripts, which datasets no longer runs. The hub keeps the output of most of them.
             if "script" not in str(error).lower() or self._options:
                 raise
             self._options = {"revision": _PARQUET}
@@ -141,7 +137,7 @@ class HubSource:
             return self._split_names()
 
     def _try(self, load: Callable[[], T]) -> T:
-        """Run what needs the hub; whatever goes wrong there is told in one line."""
+        """Run a function that needs the hub, and turn any error into one line."""
         try:
             return load()
         except Exception as error:
@@ -159,13 +155,13 @@ class HubSource:
             raise ValueError(self._wrong_config(error) or f"{self.name} cannot be loaded: {what}") from None
 
     def _wrong_config(self, error: Exception) -> str:
-        """Which configurations there are, if the error is about them; what ``datasets`` says is about its own calls."""
+        """Return a message with the known configurations if the error is about one; else an empty text."""
         if not isinstance(error, ValueError) or "config" not in str(error).lower():
             return ""
         try:
             names = list(self._datasets.get_dataset_config_names(self.hub_name.path, **self._options))
         except Exception:
-            # The first error says more than this one.
+            # The first error is more useful than this one.
             return ""
         config = self.hub_name.config
         if config is None and len(names) > 1:

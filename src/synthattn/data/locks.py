@@ -1,4 +1,4 @@
-"""Locks on files and folders, which end with the process that holds them, whatever it dies of."""
+"""Locks on files and folders that end with the process that holds them."""
 
 import contextlib
 import os
@@ -9,22 +9,22 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # not a Unix system: nothing is locked, and nothing refused
+except ImportError:  # not a Unix system: nothing is locked or refused
     fcntl = None
 
 LOCK = ".lock"
-"""The file in a folder that is locked while a process writes into the folder."""
+"""Name of the lock file in a folder that a process writes to."""
 
 _held: set[int] = set()
-"""Open files of the locks that this process holds."""
+"""Descriptors of the locks that this process holds."""
 
 
 class FolderInUseError(ValueError):
-    """Another process writes into a folder."""
+    """Raised if another process writes to a folder."""
 
 
 def _forget_held() -> None:
-    # A forked child has the open files of its parent, and would keep the locks when the parent is dead.
+    # A forked child inherits the open files, and would keep the locks after its parent has ended.
     for file in _held:
         os.close(file)
     _held.clear()
@@ -36,14 +36,14 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def locked_folder(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Make the folder if there is none, and have it for this process alone until the block ends.
+    """Create the folder if needed, and lock it for this process until the block ends.
 
-    A folder that was made here and has nothing in it at the end is removed. Where another process has it, the error
-    says which, and nothing in the folder is changed.
+    A folder that was created here and is empty at the end is removed. If another process holds the lock, the error
+    names it, and the folder is not changed.
 
     Args:
         folder: any folder.
-        wait: wait for another process that has it.
+        wait: wait for a process that holds the lock.
     """
     new, owner = not folder.exists(), os.getpid()
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,22 +57,22 @@ def locked_folder(folder: Path, wait: bool = False) -> Iterator[None]:
             try:
                 yield
             finally:
-                if os.getpid() == owner:  # not a child that was forked inside of the block
+                if os.getpid() == owner:  # not a child that was forked inside the block
                     with contextlib.suppress(OSError):
-                        path.unlink()  # before the lock is given up: afterwards it may be another's
+                        path.unlink()  # before unlocking: afterwards the file may belong to another process
     finally:
         if new and os.getpid() == owner:
-            with contextlib.suppress(OSError):  # it is not empty
+            with contextlib.suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
 
 @contextlib.contextmanager
 def locked_file(path: Path, wait: bool = False) -> Iterator[bool]:
-    """Try to lock a file, which is made if there is none; the block is told whether this process holds the lock.
+    """Lock a file, which is created if needed, and yield True if this process holds the lock.
 
     Args:
-        path: the file. Its text says who holds the lock.
-        wait: wait for another process that holds it.
+        path: the file. Its text names the process that holds the lock.
+        wait: wait for a process that holds the lock.
     """
     file = _open(path, wait)
     if file is None:
@@ -88,7 +88,7 @@ def locked_file(path: Path, wait: bool = False) -> Iterator[bool]:
 
 
 def _open(path: Path, wait: bool) -> int | None:
-    """Open and lock a file; None where another process holds the lock."""
+    """Open and lock a file; return None if another process holds the lock."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -104,7 +104,7 @@ def _open(path: Path, wait: bool) -> int | None:
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # whoever held the lock has removed the file: lock the one that is there now
+        os.close(file)  # the file was removed by the previous holder: lock the one that exists now
 
 
 def _lock(file: int, wait: bool) -> bool:

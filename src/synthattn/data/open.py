@@ -1,7 +1,5 @@
-"""From what a user writes to a source: ``hub:``, ``builtin:``, a path or several, and which column is which field."""
+"""Open sources by name (``hub:``, ``builtin:``, one or several paths), and rename their columns."""
 
-import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,8 +7,8 @@ from typing import Any
 
 from synthattn.data.folder import FolderSource
 from synthattn.data.hub import CANONICAL, HubSource
-from synthattn.data.joined import Joined
-from synthattn.data.source import Record, Source
+from synthattn.data.joined_sources import JoinedSources
+from synthattn.data.source import Record, Source, WrappedSource, fingerprint_of
 from synthattn.messages import listed, printable, suggestion
 
 
@@ -18,11 +16,11 @@ def open_source(text: str) -> Source:
     """Open ``hub:NAME``, ``builtin:NAME``, the path of a folder or a file, or several of these: ``one + another``."""
     parts = _parts(text)
     if len(parts) > 1:
-        return Joined(text, [_open_part(part, n, len(parts)) for n, part in enumerate(parts, 1)])
+        return JoinedSources(text, [_open_part(part, n, len(parts)) for n, part in enumerate(parts, 1)])
     if text.startswith("hub:"):
         return HubSource(text)
     if text.startswith("builtin:"):
-        # Built-in data are made by code that only their users need.
+        # Imported late: only users of built-in data need this code.
         from synthattn.data.builtin import open_builtin
 
         return open_builtin(text)
@@ -35,7 +33,7 @@ def open_source(text: str) -> Source:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between pluses with spaces around them, unless there is a file with such a plus in its name."""
+    """Split a text at pluses with spaces around them, except inside the name of an existing file."""
     words = text.split(" + ")
     parts: list[str] = []
     while words:
@@ -53,18 +51,18 @@ def _open_part(text: str, number: int, count: int) -> Source:
 
 
 def with_columns(source: Source, columns: Mapping[str, str]) -> Source:
-    """A source whose records also have the fields of ``columns``, made from their own.
+    """Return a source whose records also have the fields of ``columns``, made from their own.
 
     Args:
         source: where the records come from.
-        columns: a column for each new field, or several to be joined by spaces: ``{"text": "title+body"}``. A column
-            with a question mark, ``"title+body?"``, need not be in every record, as long as another one is.
+        columns: one column for each new field, or several that are joined by spaces: ``{"text": "title+body"}``. A
+            column with a question mark, as in ``"title+body?"``, may be missing if another one is present.
     """
-    return Columns(source, columns) if columns else source
+    return RenamedColumns(source, columns) if columns else source
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Read ``label=0,text=1+2``, or ``text=1+2?`` where column 2 may be missing."""
+    """Parse a choice of columns such as ``label=0,text=1+2``, or ``text=1+2?`` if column 2 may be missing."""
     columns: dict[str, str] = {}
     for item in text.split(",") if text.strip() else ():
         field, equals, column = (word.strip() for word in item.partition("="))
@@ -77,32 +75,21 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 def used_columns(reads: Mapping[str, tuple[str, ...]], columns: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """What a task reads, with all that a choice of columns names, in every way in which it can be meant.
+    """Return the columns that a task reads, with all names in a choice of columns.
 
-    The user's columns are in the records beside the fields that are made from them; they are used as much as these.
+    The chosen columns are in the records beside the fields that are made from them, and count as used, too.
     """
     names = [name for field, expression in columns.items() for name in (field, expression, *expression.split("+"))]
     names = [name.strip() for name in names]
     return {**dict.fromkeys([*names, *(name.removesuffix("?") for name in names)], ()), **reads}
 
 
-class Columns:
-    """A source with columns renamed and joined, see ``with_columns``. Columns that are not named stay."""
+class RenamedColumns(WrappedSource):
+    """A source with renamed and joined columns, see ``with_columns``. Other columns stay."""
 
     def __init__(self, source: Source, columns: Mapping[str, str]) -> None:
-        self.source, self.columns = source, dict(columns)
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return self.source.splits
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.source.notes
+        super().__init__(source)
+        self.columns = dict(columns)
 
     def read(self, split: str) -> Iterator[Record]:
         return (
@@ -111,19 +98,18 @@ class Columns:
         )
 
     def fingerprint(self) -> str:
-        state = json.dumps([self.source.fingerprint(), self.columns], sort_keys=True)
-        return hashlib.sha256(state.encode()).hexdigest()
+        return fingerprint_of(self.source.fingerprint(), self.columns)
 
     def _value(self, record: Record, field: str) -> Any:
         expression = self.columns[field]
-        # A column's own name may have a plus in it.
+        # A column's own name may contain a plus.
         if expression in record.fields:
             return record.fields[expression]
         values: list[Any] = []
         missing: list[str] = []
         for word in expression.split("+"):
             column = word.strip()
-            # And it may end in a question mark.
+            # The name may also end in a question mark.
             name = column if column in record.fields else column.removesuffix("?")
             if name in record.fields:
                 values.append(record.fields[name])
@@ -149,7 +135,7 @@ class Columns:
 
 
 def _near(path: Path, text: str) -> str:
-    """The end of the message about a path that does not exist."""
+    """Return the end of the message about a path that does not exist."""
     if text in CANONICAL:
         return f"; for the data set of the hub, write hub:{text}"
     write = "write a path, hub:NAME or builtin:NAME"

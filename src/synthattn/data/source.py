@@ -1,42 +1,76 @@
-"""Where examples come from: one small interface for files, folders, the hub and built-in data."""
+"""Data sources: one small interface for files, folders, the hub and built-in data."""
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from synthattn.messages import printable, suggestion
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One example as its source has it: named fields, and where it stands, for messages."""
+    """One example as its source has it: named fields, and its place for messages."""
 
     fields: Mapping[str, Any]
     where: str
-    """Such as ``train.tsv, line 17``."""
+    """The place, such as ``train.tsv, line 17``."""
 
 
 @runtime_checkable  # so that checked tests can check it
 class Source(Protocol):
-    """Splits of records that are read in order, one at a time, as often as wanted."""
+    """Splits of records, which can be read in order as often as needed."""
 
     @property
     def name(self) -> str:
-        """What the user wrote."""
+        """The text that the user wrote."""
         ...
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """``train``, ``validation`` and ``test`` where the source has them under any usual name, then others."""
+        """Names of the splits: ``train``, ``validation`` and ``test`` where they exist, then others."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was decided for the user, such as a held-out part that was cut; one line each."""
+        """Decisions made for the user, such as a held-out split that was cut; one line each."""
         ...
 
     def read(self, split: str) -> Iterator[Record]:
-        """The records of a split; a ValueError of one line with file and line number where one is broken."""
+        """Yield the records of a split; a broken one raises a one-line ValueError with file and line number."""
         ...
 
     def fingerprint(self) -> str:
-        """The same if and only if the content is the same; a key for caches and for records of runs."""
+        """Return a hash of the content, the key for caches and for records of runs."""
         ...
+
+
+class WrappedSource:
+    """Base of sources that change another source; whatever a subclass leaves out is passed through."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return self.source.splits
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.source.notes
+
+
+def fingerprint_of(*state: Any) -> str:
+    """Return the SHA-256 of values that JSON can hold."""
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+def check_split(source: Source, split: str) -> None:
+    """Raise a ValueError that names the splits of a source unless it has this one."""
+    if split not in source.splits:
+        raise ValueError(f"{printable(source.name)} has no split {split!r}{suggestion(split, source.splits)}")

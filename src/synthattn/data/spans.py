@@ -1,4 +1,4 @@
-"""T5's span corruption: parts of a text are replaced by sentinels, and the answer is what the sentinels hide."""
+"""T5's span corruption: sentinels replace spans of a text, and the answer is the hidden spans."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,9 +7,9 @@ Ids = NDArray[np.int64]
 
 
 def noise_mask(length: int, density: float, mean_span: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which tokens are left out: about ``density`` of them, in spans of ``mean_span`` tokens on average.
+    """Choose the tokens to hide: about ``density`` of them, in spans of ``mean_span`` tokens on average.
 
-    Spans and the gaps between them are random partitions of their totals; the first token stays, as in T5.
+    The lengths of spans and gaps are random partitions of their totals. As in T5, the first token is never hidden.
     """
     if length < 2:
         return np.zeros(length, dtype=bool)
@@ -20,16 +20,16 @@ def noise_mask(length: int, density: float, mean_span: float, rng: np.random.Gen
 
 
 def _partition(total: int, parts: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """``parts`` positive numbers that sum to ``total``, every way equally likely."""
+    """Draw ``parts`` positive numbers that sum to ``total``, all ways equally likely."""
     cuts = np.sort(rng.choice(total - 1, parts - 1, replace=False)) + 1 if parts > 1 else np.empty(0, dtype=np.int64)
     return np.diff(np.concatenate([[0], cuts, [total]])).astype(np.int64)
 
 
 def corrupt(ids: Ids, mask: NDArray[np.bool_], first_sentinel: int, end: int) -> tuple[Ids, Ids]:
-    """The text with a sentinel for each span, and the spans each after its sentinel; both end with ``end``.
+    """Return the text with a sentinel per span, and the spans each after its sentinel; both end with ``end``.
 
-    Sentinels count down from ``first_sentinel``. The text starts with a part that is kept. In the answer, a sentinel is
-    for each part that is kept, so every hidden span comes after its own.
+    Sentinels count down from ``first_sentinel``. The text starts with tokens that are kept. In the answer, a sentinel
+    replaces each kept part, so every hidden span follows its own sentinel.
     """
     source, target = (_with_sentinels(ids, hidden, first_sentinel) for hidden in (mask, ~mask))
     return np.append(source, end), np.append(target, end)
@@ -42,7 +42,7 @@ def _with_sentinels(ids: Ids, mask: NDArray[np.bool_], first_sentinel: int) -> I
 
 
 def text_length(inputs: int, density: float = 0.15, mean_span: float = 3.0) -> tuple[int, int]:
-    """How many tokens of text become an input of at most ``inputs`` tokens, and how long its answer then is."""
+    """Return the number of text tokens that fit an input of ``inputs`` tokens, and the length of the answer."""
 
     def lengths(text: int) -> tuple[int, int]:
         noise = min(max(round(text * density), 1), text - 1)

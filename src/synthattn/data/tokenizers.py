@@ -1,6 +1,6 @@
-"""Tokenizers trained on a task's own texts, with the ids of T5: 0 padding, 1 end, 2 unknown, sentinels at the end.
+"""Train tokenizers on a task's own texts, with T5's ids: 0 padding, 1 end, 2 unknown, sentinels last.
 
-All are saved as ``tokenizer.json``, which ``transformers.AutoTokenizer`` reads without any other library.
+Tokenizers are saved as ``tokenizer.json``, which ``transformers.AutoTokenizer`` reads without any other library.
 """
 
 import contextlib
@@ -12,33 +12,33 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from synthattn.data.cache import key, made_once
+from synthattn.data.cache import cached_folder, key
 from synthattn.saved_file import one_line, read_json
 
 TokenizerKind = Literal["unigram", "bytes", "words"]
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 SENTINELS = [f"<extra_id_{n}>" for n in reversed(range(100))]
-"""In the order of their ids: the first sentinel of a text has the last id."""
+"""Sentinels in the order of their ids: the first sentinel of a text has the highest id."""
 
 TOKENIZER = "tokenizer.json"
 
 LONGEST_PIECE = 4000
-"""Bytes. SentencePiece leaves longer lines out of its training, without a word."""
+"""Maximum number of bytes of a line; SentencePiece silently skips longer ones in training."""
 
 
 MOST_TEXT = 2_000_000_000
-"""Characters that are read for a tokenizer: all of WMT'14 English to German, a little of C4."""
+"""Maximum number of characters read for a tokenizer: all of WMT'14 English to German, a little of C4."""
 
 
 def train_tokenizer(kind: TokenizerKind, texts: Iterable[str], vocab_size: int) -> Any:
-    """A ``PreTrainedTokenizerFast``.
+    """Train a tokenizer and return it as ``PreTrainedTokenizerFast``.
 
     Args:
-        kind: ``"unigram"`` (SentencePiece, as T5), ``"bytes"`` (byte-level BPE: fast, and nothing is unknown) or
-            ``"words"`` (split at spaces, for texts that are tokenised already).
-        texts: what it is trained on, the first ones where they are more than ``MOST_TEXT``.
-        vocab_size: tokens in all, the 100 sentinels included; fewer where the texts do not have as many.
+        kind: ``"unigram"`` (SentencePiece, as T5), ``"bytes"`` (byte-level BPE: fast, without unknown tokens) or
+            ``"words"`` (split at spaces, for tokenised texts).
+        texts: training texts; only the first ``MOST_TEXT`` characters are read.
+        vocab_size: maximum number of tokens, the 100 sentinels included.
     """
     if kind not in get_args(TokenizerKind):
         raise ValueError(f"tokenizer must be one of {', '.join(get_args(TokenizerKind))}, got {kind!r}")
@@ -46,25 +46,25 @@ def train_tokenizer(kind: TokenizerKind, texts: Iterable[str], vocab_size: int) 
     if vocab_size < smallest:
         raise ValueError(f"a vocabulary of {vocab_size} is too small for {kind}; {smallest} is the least")
     train = {"unigram": _unigram, "bytes": _bytes, "words": _words}[kind]
-    return _finish(train(_nonempty(_first(texts)), vocab_size - len(SENTINELS)))
+    return _finish(train(_training_texts(texts), vocab_size - len(SENTINELS)))
 
 
 def cached_tokenizer(
     kind: TokenizerKind, texts: Iterable[str], vocab_size: int, fingerprint: str, columns: str = ""
 ) -> tuple[Any, Path]:
-    """The same, trained once for texts of this fingerprint; and the folder that it is in."""
+    """Return a tokenizer that is trained once for texts of this fingerprint, and its folder."""
 
     def make(folder: Path) -> None:
         train_tokenizer(kind, texts, vocab_size).save_pretrained(folder)
 
-    # Another release of the library that trains it may choose other tokens for the same texts.
+    # Another release of the training library may choose other tokens for the same texts.
     trainer = version("sentencepiece" if kind == "unigram" else "tokenizers")
-    folder = made_once("tokenizers", key("2", kind, trainer, vocab_size, fingerprint, columns), make)
+    folder = cached_folder("tokenizers", key("2", kind, trainer, vocab_size, fingerprint, columns), make)
     return load_tokenizer(folder), folder
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Load a tokenizer that was saved as ``tokenizer.json``; no code in the folder is run."""
+    """Load a tokenizer from ``tokenizer.json`` without running code from the folder."""
     from transformers import AutoTokenizer
 
     file = folder / TOKENIZER
@@ -76,28 +76,23 @@ def load_tokenizer(folder: Path) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
         tokenizer("a text")
-    except Exception as error:  # tokenizers raises exceptions that have no type of their own
+    except Exception as error:  # tokenizers raises plain exceptions
         raise ValueError(f"{file} cannot be used: {one_line(error)}; copy the folder again") from error
     if tokenizer.eos_token_id is None:
         raise ValueError(f"{file} has no end token, which texts need; write eos_token into tokenizer_config.json")
     return tokenizer
 
 
-def _first(texts: Iterable[str]) -> Iterator[str]:
-    size = 0
-    for text in texts:
-        yield text
-        size += len(text)
-        if size >= MOST_TEXT:
-            return
-
-
-def _nonempty(texts: Iterable[str]) -> Iterator[str]:
-    some = False
+def _training_texts(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the texts that are not blank, up to ``MOST_TEXT`` characters."""
+    size, some = 0, False
     for text in texts:
         if text.strip():
             some = True
             yield text
+        size += len(text)
+        if size >= MOST_TEXT:
+            break
     if not some:
         raise ValueError("there is no text to train a tokenizer on")
 
@@ -148,9 +143,9 @@ def _train_unigram(sentences: Path, trained: io.BytesIO, vocab_size: int, charac
             model_type="unigram",
             vocab_size=vocab_size,
             hard_vocab_limit=False,
-            # The same normaliser before training and in the tokenizer, so that both see the same characters.
+            # The texts are normalised by the tokenizer's own normaliser, so that both see equal characters.
             normalization_rule_name="identity",
-            # All characters, unless they are as many as in Chinese and would leave no room for words.
+            # All characters, unless they are so many (as in Chinese) that no room for words is left.
             character_coverage=1.0 if characters < vocab_size // 4 else 0.9995,
             input_sentence_size=2_000_000,
             shuffle_input_sentence=True,
@@ -169,7 +164,7 @@ def _train_unigram(sentences: Path, trained: io.BytesIO, vocab_size: int, charac
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text sentence by sentence, long ones in parts that SentencePiece does not leave out."""
+    """Yield the sentences of a text; long ones are split so that SentencePiece does not skip them."""
     for sentence in re.split(r"(?<=[.!?]) ", text):
         part: list[str] = []
         size = 0
@@ -184,7 +179,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _distinct(sentences: Iterator[str]) -> Iterator[str]:
-    """Without repetitions, such as the passage that many questions are about, as far as they can be remembered."""
+    """Yield each of the first million distinct sentences once; passages repeat for many questions."""
     seen: set[int] = set()
     for sentence in sentences:
         mark = hash(sentence)
@@ -218,14 +213,14 @@ def _words(texts: Iterator[str], vocab_size: int) -> Any:
     trainer = trainers.WordLevelTrainer(  # pyright: ignore[reportCallIssue]
         vocab_size=vocab_size, special_tokens=[PAD, END, UNKNOWN], show_progress=False
     )
-    # The trainer would number a word that is also a special token, such as Penn Treebank's <unk>, twice.
+    # The trainer would give two ids to a word that is a special token, such as Penn Treebank's <unk>.
     special = {PAD, END, UNKNOWN, *SENTINELS}
     tokenizer.train_from_iterator((" ".join(w for w in text.split() if w not in special) for text in texts), trainer)
     return tokenizer
 
 
 def _finish(tokenizer: Any) -> Any:
-    """Sentinels at the end of the vocabulary, the end token after every text."""
+    """Add sentinels at the end of the vocabulary, and the end token after every text."""
     from tokenizers import AddedToken, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -239,6 +234,6 @@ def _finish(tokenizer: Any) -> Any:
         eos_token=END,
         unk_token=UNKNOWN,
         additional_special_tokens=list(reversed(SENTINELS)),
-        # "a ." is not "a.": what was written is what BLEU has to see.
+        # BLEU must see the text as written: "a ." is not "a.".
         clean_up_tokenization_spaces=False,
     )

@@ -1,9 +1,10 @@
-"""Backend: the compiled kernel, for sums of products with a bias in float32 on the CPU.
+"""Backend: the compiled kernel, for products and sums of products with a bias in float32 on the CPU.
 
 Unlike torch's fused kernel it has a gradient for the bias, takes several products of any width, and leaves out padding
 at both ends. It is there where the package was installed with a C compiler at hand, see :mod:`synthattn.engine.native`.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,21 +13,33 @@ from torch import Tensor, nn
 
 from synthattn.engine import native, thresholds
 from synthattn.engine.call import Call
+from synthattn.engine.native.dropout import draw_seed
+from synthattn.engine.processor import processor
 from synthattn.logits import Bias, Logits, LogitTerm, Product, Weight
 from synthattn.masks import Mask
 from synthattn.shapes import Float, Int
 
 
 def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
-    """Attend by the kernel. Declines where it is not there, cannot do it, or torch's kernels are as fast."""
-    if call.is_tracing or call.dropout > 0.0 or call.logits_per_example < thresholds.COMPILED_LOGITS:
+    """Attend by the kernel. Declines where it is not there, cannot do it, or torch's kernels are faster."""
+    if call.is_tracing or call.logits_per_example < thresholds.COMPILED_LOGITS:
         return None
-    terms, value = call.logits.terms, call.values.batch_major()
-    if len(terms) == 1 or all(term.input_independent for term in terms if isinstance(term, Product)):
+    terms = call.logits.terms
+    if all(term.input_independent for term in terms if isinstance(term, Product)):
         return None
+    if _is_for_torch(call, terms[0] if len(terms) == 1 else None):
+        return None
+    value = call.values.batch_major()
     if not _takes(terms, value, call.q):
         return None
-    return _run(_KernelSum.of(terms, value, call.q), value, call.mask, call.q)
+    return _run(_KernelSum.of(terms, value, call.q), value, call.mask, call.q, call.dropout)
+
+
+def _is_for_torch(call: Call, lone: LogitTerm | None) -> bool:
+    """Return True if torch's fused kernel takes a call with this term alone, and is at least as fast."""
+    if not isinstance(lone, Product) or lone.query.shape[-1] != call.values.shape[-1] or call.dropout > 0.0:
+        return False
+    return call.logits_per_example < thresholds.PRODUCT_LOGITS.get(processor(), math.inf)
 
 
 def attend_shared(
@@ -106,7 +119,7 @@ def _takes(terms: Sequence[LogitTerm], value: Float[Tensor, "batch heads k width
 
 
 def _run(
-    sum_: _KernelSum, value: Float[Tensor, "batch heads k width"], mask: Mask, q: int
+    sum_: _KernelSum, value: Float[Tensor, "batch heads k width"], mask: Mask, q: int, dropout: float = 0.0
 ) -> Float[Tensor, "batch heads q width"] | None:
     """Call the kernel. Returns None where there is padding between keys, which it cannot leave out."""
     products, table, weight = sum_
@@ -120,17 +133,20 @@ def _run(
     table = mask.added_to(table, value, q)
     if isinstance(weight, float | int):
         weight = value.new_tensor(weight)
-    return native.attention(
-        value,
-        table,
-        weight,
-        [product.query for product in products],
-        [product.key for product in products],
-        [product.scale for product in products],
-        ends,
-        q,
-        mask.causal and not mask.per_example,
+    problem = native.Problem(
+        value=value,
+        bias=table,
+        weight=weight,
+        queries=[product.query for product in products],
+        keys=[product.key for product in products],
+        scales=[product.scale for product in products],
+        ends=ends,
+        q=q,
+        causal=mask.causal and not mask.per_example,
+        dropout=dropout,
+        seed=draw_seed() if dropout > 0.0 else 0,
     )
+    return native.attention(problem)
 
 
 def _ends(keep: Tensor) -> Int[Tensor, "2 batch"] | None:

@@ -21,15 +21,19 @@ Function = Callable[..., Tensor]
 
 
 def softmax_times_value(
-    logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask
+    logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask, factors: Tensor | None = None
 ) -> Float[Tensor, "batch heads q width"]:
-    """Return softmax(logits) @ value in torch's own operations; rows whose logits are all minus infinity give zeros."""
+    """Return softmax(logits) @ value in torch's own operations; rows whose logits are all minus infinity give zeros.
+
+    ``factors`` multiply the weights, such as those of dropout.
+    """
     total = logits.dense()
     allowed = mask.full(total.shape[-2], total.shape[-1], total.device)
     if allowed is not None:
         total = total.masked_fill(~allowed, float("-inf"))
     empty = (total == float("-inf")).all(-1, keepdim=True)
-    return total.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0) @ value
+    weights = total.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
+    return (weights if factors is None else weights * factors.to(weights.dtype)) @ value
 
 
 def take_apart(logits: Logits) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], Logits]]:

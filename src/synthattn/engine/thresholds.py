@@ -5,6 +5,9 @@
 
 # Logits of one example from which the compiled kernel is faster than torch's operations.
 COMPILED_LOGITS = 2**16
+# Logits of one example from which the compiled kernel is faster than torch's fused one at a lone product, by vendor and
+# vectors of the processor. Where none is named, torch's is taken.
+PRODUCT_LOGITS = {("AuthenticAMD", "AVX512"): 2**17, ("GenuineIntel", "AVX512"): 2**21}
 # Logits of one example from which a table is not written anew to add a row of keys to it, and narrow factors of a table
 # stay factors.
 LARGE_TABLE = 2**22

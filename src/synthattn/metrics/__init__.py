@@ -1,9 +1,8 @@
-"""Scores, each with its exact definition."""
+"""Metrics, each with an exact definition of its score."""
 
 from synthattn.metrics.averages import glue_average, superglue_average
-from synthattn.metrics.base import Metric, Rows, Score
+from synthattn.metrics.base import Metric, MetricValue, Rows
 from synthattn.metrics.bleu import Bleu, BleuN, TokenizedBleu
-from synthattn.metrics.bootstrap import Comparison, interval, paired
 from synthattn.metrics.chrf import ChrF
 from synthattn.metrics.cider import CiderD
 from synthattn.metrics.classification import F1, Accuracy, MacroF1, Matthews
@@ -24,12 +23,12 @@ __all__ = [
     "BleuN",
     "ChrF",
     "CiderD",
-    "Comparison",
     "EmbeddingSimilarity",
     "MacroF1",
     "Matthews",
     "Meteor",
     "Metric",
+    "MetricValue",
     "MultiRcExactMatch",
     "MultiRcF1",
     "Pearson",
@@ -38,12 +37,9 @@ __all__ = [
     "ReCoRDF1",
     "Rouge",
     "Rows",
-    "Score",
     "Spearman",
     "TokenizedBleu",
     "glue_average",
-    "interval",
     "load_vectors",
-    "paired",
     "superglue_average",
 ]

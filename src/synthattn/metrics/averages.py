@@ -1,14 +1,14 @@
-"""One number for a benchmark: the mean over its tasks, each the mean of its own metrics."""
+"""Average scores of benchmarks: the mean over tasks, each the mean of its metrics."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from synthattn.metrics.base import Metric, Rows, Score
+from synthattn.metrics.base import Metric, MetricValue, Rows
 
 Parts = tuple[tuple[str, str], ...]
-"""Names of tasks and metrics whose mean is the score of one task of the benchmark."""
+"""Pairs of task and metric whose mean is the score of one task of a benchmark."""
 
 GLUE: dict[str, Parts] = {
     "cola": (("cola", "matthews"),),
@@ -41,19 +41,19 @@ SUPERGLUE_DEFINITION = (
 )
 
 
-def glue_average(scores: Mapping[str, Mapping[str, float]]) -> Score:
-    """The average of GLUE from ``scores[task][metric]``; MNLI is two tasks, its two test sets."""
+def glue_average(scores: Mapping[str, Mapping[str, float]]) -> MetricValue:
+    """Return the average of GLUE from ``scores[task][metric]``; MNLI has two test sets, which are two tasks."""
     return _average("glue", GLUE, scores, GLUE_DEFINITION)
 
 
-def superglue_average(scores: Mapping[str, Mapping[str, float]]) -> Score:
-    """The average of SuperGLUE from ``scores[task][metric]``."""
+def superglue_average(scores: Mapping[str, Mapping[str, float]]) -> MetricValue:
+    """Return the average of SuperGLUE from ``scores[task][metric]``."""
     return _average("superglue", SUPERGLUE, scores, SUPERGLUE_DEFINITION)
 
 
 def _average(
     name: str, tasks: Mapping[str, Parts], scores: Mapping[str, Mapping[str, float]], definition: str
-) -> Score:
+) -> MetricValue:
     wanted = [pair for parts in tasks.values() for pair in parts]
     missing = [f"{task} {metric}" for task, metric in wanted if metric not in scores.get(task, {})]
     if missing:
@@ -61,17 +61,17 @@ def _average(
     means = {
         label: sum(float(scores[task][metric]) for task, metric in parts) / len(parts) for label, parts in tasks.items()
     }
-    return Score(name, sum(means.values()) / len(means), definition, parts=means)
+    return MetricValue(name, sum(means.values()) / len(means), definition, parts=means)
 
 
 class Mean(Metric):
-    """The mean over tasks of metrics of each, as one metric with rows: so it has an interval, and can be compared.
+    """The mean over tasks as one metric with rows, so that it has an interval and can be compared.
 
     Args:
-        name: of the mean.
-        tasks: for each task the keys of its metrics, whose mean is the score of the task.
-        metrics: by key.
-        definition: what the mean is.
+        name: name of the mean.
+        tasks: for each task, the keys of its metrics; their mean is the score of the task.
+        metrics: the metrics by key.
+        definition: exact definition of the mean.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Mean(Metric):
         raise ValueError(f"{self.name} is made of the rows of its tasks, see joined()")
 
     def joined(self, rows: Sequence[Rows]) -> Rows:
-        """The rows of all tasks under each other: the number of the task, the columns of each metric, and these.
+        """Return the rows of all tasks, stacked: task number, widths of the metrics' rows, and these rows.
 
-        Metrics of a task stand side by side, since a bootstrap must draw the same examples for all of them.
+        The metrics of a task stand side by side, because a bootstrap must draw equal examples for all of them.
         """
         found = dict(zip(self.keys, rows, strict=True))
         groups = [[found[key] for key in keys] for keys in self._groups]
@@ -115,7 +115,7 @@ class Mean(Metric):
 
     def value(self, rows: Rows) -> float:
         values = self._values(rows)
-        # A bootstrap of few examples may draw none of a task, or of a metric.
+        # A bootstrap of few examples may draw no example of a task or a metric.
         tasks = [[values[key] for key in task if key in values] for task in self.tasks]
         return float(np.mean([np.mean(task) for task in tasks if task]))
 
@@ -124,17 +124,17 @@ class Mean(Metric):
 
     @property
     def _groups(self) -> list[list[tuple[str, str]]]:
-        """The keys of each task; MNLI, whose score is the mean of two, is two tasks here."""
+        """Keys of the metrics by task; MNLI, the mean of two scores, counts as two tasks here."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for key in self.keys:
             groups.setdefault(key[0], []).append(key)
         return list(groups.values())
 
     def _values(self, rows: Rows) -> dict[tuple[str, str], float]:
-        """Of the metrics that have rows."""
+        """Return the values of the metrics that have rows."""
         groups = self._groups
         metrics = max(map(len, groups))
-        # A bootstrap asks thousands of times: small integers are sorted in one pass, and each task is then a slice.
+        # A bootstrap calls this thousands of times: a stable sort of small integers makes each task a slice.
         task = rows[:, 0].astype(np.int16)
         ends = np.cumsum(np.bincount(task, minlength=len(groups)))
         rows = rows[np.argsort(task, kind="stable")]
@@ -151,7 +151,7 @@ class Mean(Metric):
 
 
 def suite_average(metrics: Mapping[tuple[str, str], Metric]) -> Mean:
-    """Of GLUE or of SuperGLUE where all their tasks are there, otherwise of the tasks that are."""
+    """Return the average of GLUE or SuperGLUE if all their tasks are present, else the mean of the tasks."""
     for name, benchmark, definition in (
         ("glue", GLUE, GLUE_DEFINITION),
         ("superglue", SUPERGLUE, SUPERGLUE_DEFINITION),

@@ -1,6 +1,6 @@
-"""What a metric is: rows of statistics, one for each unit that is scored, and a number from any set of rows.
+"""Base class of metrics: rows of statistics, one per scored unit, and a value computed from any rows.
 
-So uncertainty needs nothing more: a bootstrap draws rows and computes the number again.
+A bootstrap can therefore draw rows and compute the value again.
 """
 
 from collections.abc import Sequence
@@ -14,44 +14,62 @@ Rows = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Score:
-    """A number and what exactly it is."""
+class MetricValue:
+    """The value of a metric with its exact definition."""
 
     name: str
     value: float
-    """On the scale in which papers print it: BLEU, ROUGE, accuracy, F1 and correlations from 0 to 100."""
+    """The value on the scale of papers: BLEU, ROUGE, accuracy, F1 and correlations from 0 to 100."""
     definition: str
-    """All that another implementation must know to get the same number."""
+    """All facts that another implementation needs to compute an equal value."""
     higher_is_better: bool = True
     parts: dict[str, float] = field(default_factory=dict)
-    """What the number was made of, such as BLEU's precisions."""
+    """Components of the value, such as BLEU's precisions."""
 
 
 class Metric:
-    """A metric of a list of predictions against a list of references."""
+    """Base class of metrics that compare predictions with references."""
 
     name: str
     higher_is_better: ClassVar[bool] = True
+    stated_definition: ClassVar[str]
+    """The definition of a metric without options."""
 
     @property
     def definition(self) -> str:
-        raise NotImplementedError
+        """The exact definition of the score, options and versions included."""
+        return self.stated_definition
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
-        """Statistics, one row for each unit: an example, or a group of examples that count as one."""
+        """Return statistics, one row per unit: an example, or a group of examples that counts as one."""
         raise NotImplementedError
 
     def value(self, rows: Rows) -> float:
-        """The number for these units."""
+        """Return the value of these rows."""
         raise NotImplementedError
 
     def parts(self, rows: Rows) -> dict[str, float]:
         return {}
 
-    def __call__(self, predictions: Sequence[Any], references: Sequence[Any]) -> Score:
+    def bootstrap(self, rows: Rows, samples: int) -> Rows:
+        """Draw rows again and again, and return the number of each sample.
+
+        All systems with as many rows get the same draws, so that their differences are paired.
+        """
+        generator = np.random.default_rng(0)
+        return np.array([self.value(rows[generator.integers(len(rows), size=len(rows))]) for _ in range(samples)])
+
+    def __call__(self, predictions: Sequence[Any], references: Sequence[Any]) -> MetricValue:
         if len(predictions) != len(references):
             raise ValueError(f"{self.name}: {len(predictions)} predictions for {len(references)} references")
         if len(predictions) == 0:
             raise ValueError(f"{self.name}: nothing to score")
         rows = self.rows(predictions, references)
-        return Score(self.name, self.value(rows), self.definition, self.higher_is_better, self.parts(rows))
+        return MetricValue(self.name, self.value(rows), self.definition, self.higher_is_better, self.parts(rows))
+
+
+class MeanMetric(Metric):
+    """A metric whose rows are scores of examples from 0 to 1, and whose value is 100 times their mean."""
+
+    def value(self, rows: Rows) -> float:
+        return 100.0 * float(rows.mean())

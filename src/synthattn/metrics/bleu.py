@@ -1,15 +1,15 @@
-"""BLEU in the forms in which papers print it."""
+"""BLEU in the variants that papers report."""
 
 import re
 from functools import cached_property
 from typing import Any
 
 from synthattn.metrics.base import Rows
-from synthattn.metrics.sacre import SacreMetric
+from synthattn.metrics.sacrebleu_metric import SacrebleuMetric
 
 
-class Bleu(SacreMetric):
-    """BLEU of the corpus by sacrebleu, on plain text. A reference is a text or several."""
+class Bleu(SacrebleuMetric):
+    """Corpus BLEU by sacrebleu on plain text. A reference is one text or several."""
 
     name = "bleu"
 
@@ -26,7 +26,7 @@ class Bleu(SacreMetric):
         if self.tokenize not in BLEU.TOKENIZERS:
             known = ", ".join(BLEU.TOKENIZERS)
             raise ValueError(f"sacrebleu has no tokenizer {self.tokenize!r}; choose from {known}")
-        # Forced, since whether a text is tokenised already is told by the definition, not by a warning.
+        # The definition says if texts are tokenised already, so sacrebleu's warning is turned off.
         return BLEU(tokenize=self.tokenize, force=True)
 
     def parts(self, rows: Rows) -> dict[str, float]:
@@ -36,11 +36,11 @@ class Bleu(SacreMetric):
 
 
 class TokenizedBleu(Bleu):
-    """BLEU of tokens with split compounds, the form of papers from before sacrebleu.
+    """BLEU of tokens with split compounds, as in papers from before sacrebleu.
 
-    Tensor2Tensor's ``get_ende_bleu.sh`` tokenises with Moses, splits words at hyphens on both sides, and counts
-    without smoothing. Here the tokens are those of mteval-v13a instead, as Moses is not at hand. The international
-    tokens of mteval-v14 would not do: they split at hyphens themselves, in another way.
+    Tensor2Tensor's ``get_ende_bleu.sh`` tokenises with Moses, splits words at hyphens, and counts without smoothing.
+    This class uses the tokens of mteval-v13a, since Moses is not available. The tokens of mteval-v14 do not fit,
+    because they split at hyphens in another way.
     """
 
     name = "tokenized-bleu"
@@ -72,7 +72,7 @@ class TokenizedBleu(Bleu):
 
 
 class BleuN(Bleu):
-    """BLEU of n-grams up to n instead of 4, as papers on dialogue print it."""
+    """BLEU of n-grams up to n instead of 4, as reported for dialogue."""
 
     def __init__(self, n: int) -> None:
         if n < 1:

@@ -1,12 +1,12 @@
-"""chrF."""
+"""The chrF metric by sacrebleu."""
 
 from typing import Any
 
-from synthattn.metrics.sacre import SacreMetric
+from synthattn.metrics.sacrebleu_metric import SacrebleuMetric
 
 
-class ChrF(SacreMetric):
-    """chrF2 of the corpus by sacrebleu: F-score of character n-grams. A reference is a text or several."""
+class ChrF(SacrebleuMetric):
+    """Corpus chrF2 by sacrebleu: F-score of character n-grams. A reference is one text or several."""
 
     name = "chrf"
 

@@ -1,4 +1,4 @@
-"""CIDEr-D."""
+"""The CIDEr-D metric."""
 
 import math
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from synthattn.metrics.base import Metric, Rows
+from synthattn.metrics.base import MeanMetric, Rows
 from synthattn.metrics.texts import checked_texts, lowered_words
 
 ORDERS = 4
@@ -17,7 +17,7 @@ Ngram = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Weighted:
+class TfIdfVectors:
     """The tf-idf vectors of a text, one for each order of n-grams."""
 
     vectors: list[dict[Ngram, float]]
@@ -25,23 +25,20 @@ class Weighted:
     length: int
 
 
-class CiderD(Metric):
+class CiderD(MeanMetric):
     """CIDEr-D (Vedantam et al. 2015): similarity of tf-idf vectors of n-grams, for n from 1 to 4.
 
-    How rare an n-gram is, is counted in the references of the set that is scored. A row is the score of an example, so
-    a bootstrap sample has the document frequencies of the whole set, not its own. With a single example all n-grams
-    are in all references, and the score is 0.
+    Document frequencies are counted in the references of the scored set. A row is the score of one example, so a
+    bootstrap sample uses the frequencies of the whole set. With a single example, every n-gram is in all references,
+    and the score is 0.
     """
 
     name = "cider"
-
-    @property
-    def definition(self) -> str:
-        return (
-            f"pycocoevalcap CIDEr-D score x 100: n-grams of 1 to {ORDERS} lower-cased words between spaces, "
-            f"sigma={SIGMA}, document frequencies from the references of the scored set, mean over references and "
-            "examples; the score itself goes to 10"
-        )
+    stated_definition = (
+        f"pycocoevalcap CIDEr-D score x 100: n-grams of 1 to {ORDERS} lower-cased words between spaces, "
+        f"sigma={SIGMA}, document frequencies from the references of the scored set, mean over references and "
+        "examples; the score itself goes to 10"
+    )
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         pairs = [(_counts(p), [_counts(r) for r in rs]) for p, rs in checked_texts(self.name, predictions, references)]
@@ -53,26 +50,23 @@ class CiderD(Metric):
             scores.append(10.0 * sum(similarities) / len(similarities))
         return np.array(scores, dtype=np.float64)[:, None]
 
-    def value(self, rows: Rows) -> float:
-        return 100.0 * float(rows.mean())
-
 
 def _counts(text: str) -> Counter[Ngram]:
     words = lowered_words(text)
     return Counter(tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1))
 
 
-def _weighted(counts: Counter[Ngram], frequency: Counter[Ngram], documents: int) -> Weighted:
+def _weighted(counts: Counter[Ngram], frequency: Counter[Ngram], documents: int) -> TfIdfVectors:
     vectors: list[dict[Ngram, float]] = [{} for _ in range(ORDERS)]
     for ngram, count in counts.items():
-        # What no reference has counts as if one had it.
+        # An n-gram without a reference counts as if one reference had it.
         vectors[len(ngram) - 1][ngram] = count * math.log(documents / max(1, frequency[ngram]))
     norms = [math.sqrt(sum(value**2 for value in vector.values())) for vector in vectors]
-    return Weighted(vectors, norms, sum(count for ngram, count in counts.items() if len(ngram) == 1))
+    return TfIdfVectors(vectors, norms, sum(count for ngram, count in counts.items() if len(ngram) == 1))
 
 
-def _similarity(prediction: Weighted, reference: Weighted) -> float:
-    """Mean over the orders; what the prediction says too often is clipped, and another length is penalised."""
+def _similarity(prediction: TfIdfVectors, reference: TfIdfVectors) -> float:
+    """Return the mean similarity over n; repeated n-grams are clipped, and other lengths are penalised."""
     total = 0.0
     for n in range(ORDERS):
         mine, theirs = prediction.vectors[n], reference.vectors[n]

@@ -1,38 +1,32 @@
-"""Metrics of classes: a prediction is a class, or None where it could not be understood."""
+"""Metrics of predicted classes; a prediction is None if it could not be understood."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
-from synthattn.metrics.base import Metric, Rows
+from synthattn.metrics.base import MeanMetric, Metric, Rows
 
 
 def f1_of(true_positives: float, false_positives: float, false_negatives: float) -> float:
-    """From 0 to 1; 0 where nothing is positive and nothing is said to be."""
+    """Return F1 from 0 to 1; it is 0 if nothing is positive and nothing is predicted positive."""
     total = 2 * true_positives + false_positives + false_negatives
     return 2 * true_positives / total if total else 0.0
 
 
-class Accuracy(Metric):
+class Accuracy(MeanMetric):
     """The share of right predictions."""
 
     name = "accuracy"
-
-    @property
-    def definition(self) -> str:
-        return "accuracy, a prediction that cannot be understood is wrong, x 100"
+    stated_definition = "accuracy, a prediction that cannot be understood is wrong, x 100"
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         right = [p is not None and p == r for p, r in zip(predictions, references, strict=True)]
         return np.array(right, dtype=np.float64)[:, None]
 
-    def value(self, rows: Rows) -> float:
-        return 100.0 * float(rows.mean())
-
 
 class F1(Metric):
-    """F1 of one class of two."""
+    """F1 of one of two classes."""
 
     name = "f1"
 
@@ -63,7 +57,7 @@ NOT_UNDERSTOOD = -1
 
 
 class ClassesMetric(Metric):
-    """A row has the number of the predicted class and of the right one, in the order in which classes are seen."""
+    """Base class of metrics over any number of classes. A row holds the predicted and the right class number."""
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         numbers: dict[Hashable, int] = {None: NOT_UNDERSTOOD}
@@ -78,21 +72,18 @@ class ClassesMetric(Metric):
 
 
 class MacroF1(ClassesMetric):
-    """The mean of the F1 of all classes that occur."""
+    """Mean of the F1 of all classes that occur."""
 
     name = "macro-f1"
-
-    @property
-    def definition(self) -> str:
-        return (
-            "macro F1: mean of the F1 of each class that is predicted or right at least once, a prediction that cannot "
-            "be understood is of no class, x 100"
-        )
+    stated_definition = (
+        "macro F1: mean of the F1 of each class that is predicted or right at least once, a prediction that cannot "
+        "be understood is of no class, x 100"
+    )
 
     def value(self, rows: Rows) -> float:
         predicted, right = rows.astype(np.int64).T
         size = int(rows.max()) + 1
-        # One more place, the last, for what was not understood: index -1.
+        # Index -1, the last place, counts predictions that were not understood.
         said = np.bincount(predicted % (size + 1), minlength=size + 1)[:size]
         true = np.bincount(right, minlength=size)
         both = np.bincount(right[predicted == right], minlength=size)
@@ -101,23 +92,20 @@ class MacroF1(ClassesMetric):
 
 
 class Matthews(ClassesMetric):
-    """Matthews correlation, of two classes or more."""
+    """Matthews correlation of two or more classes."""
 
     name = "matthews"
-
-    @property
-    def definition(self) -> str:
-        return (
-            "Matthews correlation, predictions that cannot be understood are a class of their own, 0 where all "
-            "predictions or all references are of one class, x 100"
-        )
+    stated_definition = (
+        "Matthews correlation, predictions that cannot be understood are a class of their own, 0 where all "
+        "predictions or all references are of one class, x 100"
+    )
 
     def value(self, rows: Rows) -> float:
         _, classes = np.unique(rows, return_inverse=True)
         predicted, right = classes.reshape(rows.shape).T
         said, true = (np.bincount(side, minlength=classes.max() + 1).astype(float) for side in (predicted, right))
         n = float(len(rows))
-        # Covariances of the one-hot vectors, times n squared: whole numbers, so that zero is exactly zero.
+        # Covariances of the one-hot vectors times n squared: whole numbers, so that zero is exact.
         both = n * float((predicted == right).sum()) - float(said @ true)
         spread = (n * n - float(said @ said)) * (n * n - float(true @ true))
         return 100.0 * both / spread**0.5 if spread > 0 else 0.0

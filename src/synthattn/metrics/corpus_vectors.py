@@ -1,7 +1,7 @@
-"""Word vectors made from a corpus: where no others are at hand, all models can still be judged by the same ones.
+"""Word vectors from a corpus, for comparing all models by equal vectors when no others are available.
 
-Positive pointwise mutual information of words that stand close to each other, reduced to its largest singular vectors
-(Levy and Goldberg 2014; Levy, Goldberg and Dagan 2015).
+The vectors are the largest singular vectors of the positive pointwise mutual information of nearby words (Levy and
+Goldberg 2014; Levy, Goldberg and Dagan 2015).
 """
 
 from collections import Counter
@@ -16,16 +16,16 @@ from synthattn.metrics.texts import lowered_words
 
 WINDOW = 4
 SMOOTHING = 0.75
-"""Of how often contexts occur: rare ones would otherwise count too much."""
+"""Exponent of context counts; without it, rare contexts would count too much."""
 
 
 def corpus_vectors(texts: Iterable[str], words: int = 4000, width: int = 64) -> dict[str, NDArray[np.float32]]:
-    """A vector for each of the most frequent words of some texts.
+    """Return a vector for each of the most frequent words of some texts.
 
     Args:
         texts: the corpus.
-        words: how many words have one, at most; those that occur once have none.
-        width: numbers of a vector.
+        words: maximum number of words; words that occur only once have no vector.
+        width: length of a vector.
     """
     counts: Counter[str] = Counter()
     lines = []
@@ -42,7 +42,7 @@ def corpus_vectors(texts: Iterable[str], words: int = 4000, width: int = 64) -> 
 
 
 def save_vectors(vectors: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> None:
-    """As ``load_vectors`` reads them."""
+    """Save vectors in the form that ``load_vectors`` reads."""
     lines = (f"{word} {' '.join(f'{number:.5g}' for number in vector)}\n" for word, vector in vectors.items())
     beside = path.with_name(path.name + ".part")
     beside.write_text("".join(lines), encoding="utf-8")
@@ -50,8 +50,8 @@ def save_vectors(vectors: Mapping[str, NDArray[np.floating[Any]]], path: Path) -
 
 
 def _together(lines: list[list[int]], words: int) -> NDArray[np.float64]:
-    """How often two words stand close to each other, those that are closer counting more."""
-    # Lines are kept apart by more words without a number than the window is wide.
+    """Count how often two words stand close together, weighted by one over their distance."""
+    # Gaps wider than the window separate the lines.
     ids = np.array([n for line in lines for n in (*line, *[-1] * WINDOW)], np.int64)
     counts = np.zeros(words * words)
     for distance in range(1, WINDOW + 1):
@@ -63,7 +63,7 @@ def _together(lines: list[list[int]], words: int) -> NDArray[np.float64]:
 
 
 def _information(together: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Positive pointwise mutual information."""
+    """Return the positive pointwise mutual information of word pairs."""
     contexts = together.sum(0) ** SMOOTHING
     expected = np.outer(together.sum(1), contexts / contexts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -71,7 +71,7 @@ def _information(together: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _largest(matrix: NDArray[np.float64], width: int) -> NDArray[np.float32]:
-    """The largest singular vectors, times the roots of their values (Halko et al. 2011)."""
+    """Return the largest singular vectors, times the square roots of their values (Halko et al. 2011)."""
     probes = np.random.default_rng(0).standard_normal((len(matrix), min(len(matrix), width + 16)))
     for _ in range(4):
         probes, _ = np.linalg.qr(matrix @ (matrix.T @ probes))

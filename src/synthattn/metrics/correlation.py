@@ -1,4 +1,4 @@
-"""Correlations of numbers."""
+"""Pearson and Spearman correlation of numbers."""
 
 import math
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from synthattn.metrics.base import Metric, Rows
 
 UNREADABLE = -1.0
-"""What T5 takes a text for that is no number: less than any similarity, so that it is not taken for a low one."""
+"""T5's value for a text that is not a number; it is below any similarity."""
 
 
 class Pearson(Metric):
-    """Pearson's correlation. A row is a prediction and its reference; None, not understood, is -1.0 as in T5."""
+    """Pearson correlation. A row is a prediction and its reference; None, not understood, is -1.0 as in T5."""
 
     name = "pearson"
     title = "Pearson"
@@ -42,7 +42,7 @@ class Pearson(Metric):
 
 
 class Spearman(Pearson):
-    """Spearman's correlation: Pearson's of the ranks, of which equal numbers share the mean."""
+    """Spearman correlation, the Pearson correlation of ranks; equal numbers share their mean rank."""
 
     name = "spearman"
     title = "Spearman"
@@ -52,11 +52,11 @@ class Spearman(Pearson):
 
 
 def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    # Compared, since the mean of equal numbers need not be exactly that number.
+    # Compare directly: the mean of equal numbers need not be exactly that number.
     if (a == a[0]).all() or (b == b[0]).all():
         return 0.0
     a, b = a - a.mean(), b - b.mean()
-    # Divided one by one: the product of two small norms may be zero. Rounding must not lead beyond 1.
+    # Divide by each norm in turn: the product of two small norms may be zero. Clip rounding errors beyond 1.
     correlation = float(a / np.linalg.norm(a) @ (b / np.linalg.norm(b)))
     return min(1.0, max(-1.0, correlation))
 

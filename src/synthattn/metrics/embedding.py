@@ -1,4 +1,4 @@
-"""Similarity of texts by vectors of their words."""
+"""Similarity of texts by word vectors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from synthattn.metrics.base import Metric, Rows
+from synthattn.metrics.base import MeanMetric, Rows
 from synthattn.metrics.texts import checked_texts, lowered_words
 
 Vectors = NDArray[np.floating[Any]]
 
 
-class EmbeddingSimilarity(Metric):
-    """Embedding average, vector extrema or greedy matching of Liu et al. 2016, "How NOT To Evaluate ...".
+class EmbeddingSimilarity(MeanMetric):
+    """Embedding average, vector extrema or greedy matching (Liu et al. 2016, "How NOT To Evaluate ...").
 
     Args:
-        kind: ``average``: cosine of the mean vectors. ``extrema``: cosine of the vectors that have in each dimension
-            the value farthest from zero, the negative one of two. ``greedy``: for each word the greatest cosine with a
-            word of the other text, mean over words, then over both directions.
-        vectors: a vector for each word. Words that have none are left out; a text of which nothing is left scores 0.
-        origin: where the vectors are from, for the definition.
+        kind: ``average``: cosine of the mean vectors. ``extrema``: cosine of the vectors of values farthest from zero
+            in each dimension, negative in a tie. ``greedy``: for each word the greatest cosine with a word of the other
+            text, averaged over words, then over both directions.
+        vectors: vectors by word. Words without a vector are left out; a text without any vector scores 0.
+        origin: origin of the vectors, for the definition.
     """
 
     def __init__(self, kind: str, vectors: Mapping[str, Vectors], origin: str) -> None:
@@ -48,9 +48,6 @@ class EmbeddingSimilarity(Metric):
         scores = [max(self._score(prediction, text) for text in texts) for prediction, texts in pairs]
         return np.array(scores, dtype=np.float64)[:, None]
 
-    def value(self, rows: Rows) -> float:
-        return 100.0 * float(rows.mean())
-
     def _score(self, prediction: str, reference: str) -> float:
         mine, theirs = self._found(prediction), self._found(reference)
         return KINDS[self.kind](np.array(mine, float), np.array(theirs, float)) if mine and theirs else 0.0
@@ -60,7 +57,7 @@ class EmbeddingSimilarity(Metric):
 
 
 def _cosines(a: Rows, b: Rows) -> Rows:
-    """All rows of a with all of b; a vector of zeros is like no other."""
+    """Return the cosines of all rows of a with all rows of b; a zero vector has cosine 0."""
     norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)
     return np.divide(a @ b.T, norms, out=np.zeros_like(norms), where=norms > 0)
 

@@ -1,4 +1,4 @@
-"""MultiRC: any number of the answers to a question may be right."""
+"""Metrics of MultiRC, in which a question may have several right answers."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -10,10 +10,11 @@ from synthattn.metrics.classification import f1_of
 
 
 class MultiRcMetric(Metric):
-    """A row is a question: true positives, false positives, false negatives, and whether all its answers are right.
+    """Base class of the metrics of MultiRC, with one row of four counts per question.
 
-    Predictions and references are ``(question_id, label)``, one for each answer; the label is 1 for a right answer, 0
-    for a wrong one, and of a prediction None where it could not be understood.
+    The counts are true positives, false positives and false negatives, and 1 if all answers are labelled right.
+    Predictions and references are pairs ``(question_id, label)``, one per answer. The label is 1 for a right answer and
+    0 for a wrong one; a prediction's label is None if it could not be understood.
     """
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
@@ -30,26 +31,22 @@ class MultiRcMetric(Metric):
 
 
 class MultiRcF1(MultiRcMetric):
-    """F1 of right answers, over all answers of all questions."""
+    """F1 of right answers over all answers of all questions."""
 
     name = "f1a"
-
-    @property
-    def definition(self) -> str:
-        return "MultiRC F1a: F1 of class 1 over all answers of all questions, what cannot be understood is not 1, x 100"
+    stated_definition = (
+        "MultiRC F1a: F1 of class 1 over all answers of all questions, what cannot be understood is not 1, x 100"
+    )
 
     def value(self, rows: Rows) -> float:
         return 100.0 * f1_of(*map(float, rows[:, :3].sum(0)))
 
 
 class MultiRcExactMatch(MultiRcMetric):
-    """The share of questions with no answer wrong."""
+    """Share of questions whose answers are all labelled right."""
 
     name = "em"
-
-    @property
-    def definition(self) -> str:
-        return "MultiRC EM: share of questions all of whose answers are labelled right, x 100"
+    stated_definition = "MultiRC EM: share of questions all of whose answers are labelled right, x 100"
 
     def value(self, rows: Rows) -> float:
         return 100.0 * float(rows[:, 3].mean())

@@ -1,4 +1,4 @@
-"""How well a text is predicted: perplexity and bits per byte."""
+"""Perplexity and bits per byte of a text."""
 
 import math
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from synthattn.metrics.base import Metric, Rows
 
 
 class LikelihoodMetric(Metric):
-    """A row is the negative log-likelihood of an example in nats, then its tokens, words and bytes.
+    """Base class of likelihood metrics. A row holds the nats, tokens, words and bytes of an example.
 
-    Predictions are such rows. References are not looked at, and may all be None.
+    Nats are the negative log-likelihood. Predictions are such rows. References are ignored and may all be None.
     """
 
     higher_is_better = False
@@ -27,7 +27,7 @@ class LikelihoodMetric(Metric):
         return rows
 
     def nats(self, rows: Rows) -> float:
-        """For each unit. Sums first: a long example counts more than a short one."""
+        """Return the nats per unit: a ratio of sums, so that long examples count more than short ones."""
         count = rows[:, COLUMNS[self.unit]].sum()
         return float(rows[:, 0].sum() / count) if count > 0 else math.nan
 
@@ -45,7 +45,7 @@ def _checked(name: str, n: int, prediction: Any) -> tuple[float, ...]:
 
 
 class Perplexity(LikelihoodMetric):
-    """``exp(nll / tokens)``, or for each word, which models with other tokens can be compared by."""
+    """Perplexity per token, or per word to compare models with different tokens."""
 
     def __init__(self, per: str = "token") -> None:
         if per not in ("token", "word"):
@@ -59,22 +59,22 @@ class Perplexity(LikelihoodMetric):
         return f"perplexity per {self.unit}: exp(sum of negative log-likelihoods in nats / sum of {units})"
 
     def value(self, rows: Rows) -> float:
-        # Models that diverge have perplexities beyond all numbers.
+        # The perplexity of a diverged model may overflow.
         with np.errstate(over="ignore"):
             return float(np.exp(self.nats(rows)))
 
 
 class BitsPerByte(LikelihoodMetric):
-    """``nll / (ln 2 bytes)``, which models with any tokens can be compared by."""
+    """Bits per byte, by which models with different tokens can be compared."""
 
     name = "bits-per-byte"
 
     def __init__(self) -> None:
         super().__init__("byte")
 
-    @property
-    def definition(self) -> str:
-        return "bits per byte: sum of negative log-likelihoods in nats / (ln 2 x sum of bytes of the text in UTF-8)"
+    stated_definition = (
+        "bits per byte: sum of negative log-likelihoods in nats / (ln 2 x sum of bytes of the text in UTF-8)"
+    )
 
     def value(self, rows: Rows) -> float:
         return self.nats(rows) / math.log(2)

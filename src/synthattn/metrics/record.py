@@ -1,4 +1,4 @@
-"""ReCoRD: the answer is a name, of which several forms are right."""
+"""Metrics of ReCoRD, in which several spellings of a name are right."""
 
 import re
 import string
@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from synthattn.metrics.base import Metric, Rows
+from synthattn.metrics.base import MeanMetric, Rows
 from synthattn.metrics.texts import checked_texts
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalized(text: str) -> list[str]:
-    """The words that SQuAD compares: lower case, no punctuation, no articles."""
+    """Return the words that SQuAD compares: lower case, without punctuation and articles."""
     return re.sub(r"\b(a|an|the)\b", " ", text.lower().translate(PUNCTUATION)).split()
 
 
-class ReCoRDMetric(Metric):
-    """A row is the score of a prediction for the right answer that suits it best; None, no answer, scores 0."""
+class ReCoRDMetric(MeanMetric):
+    """Base class of the metrics of ReCoRD. A row is the score for the best matching answer; None scores 0."""
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         answered = [n for n, prediction in enumerate(predictions) if prediction is not None]
@@ -34,18 +34,14 @@ class ReCoRDMetric(Metric):
     def score(self, prediction: list[str], answer: list[str]) -> float:
         raise NotImplementedError
 
-    def value(self, rows: Rows) -> float:
-        return 100.0 * float(rows.mean())
-
 
 class ReCoRDF1(ReCoRDMetric):
-    """F1 of the words of the answer."""
+    """F1 of the words of an answer."""
 
     name = "f1"
-
-    @property
-    def definition(self) -> str:
-        return "ReCoRD F1: F1 of words normalised as in SQuAD 1.1, best of the right answers, mean over queries, x 100"
+    stated_definition = (
+        "ReCoRD F1: F1 of words normalised as in SQuAD 1.1, best of the right answers, mean over queries, x 100"
+    )
 
     def score(self, prediction: list[str], answer: list[str]) -> float:
         common = (Counter(prediction) & Counter(answer)).total()
@@ -53,13 +49,12 @@ class ReCoRDF1(ReCoRDMetric):
 
 
 class ReCoRDExactMatch(ReCoRDMetric):
-    """The share of predictions that are one of the right answers."""
+    """Share of predictions that equal a right answer."""
 
     name = "em"
-
-    @property
-    def definition(self) -> str:
-        return "ReCoRD EM: equal to one of the right answers, normalised as in SQuAD 1.1, mean over queries, x 100"
+    stated_definition = (
+        "ReCoRD EM: equal to one of the right answers, normalised as in SQuAD 1.1, mean over queries, x 100"
+    )
 
     def score(self, prediction: list[str], answer: list[str]) -> float:
         return float(prediction == answer)

@@ -1,4 +1,4 @@
-"""ROUGE."""
+"""The ROUGE metrics by rouge_score."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -13,11 +13,11 @@ KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 
 class Rouge(Metric):
-    """Mean F-measure by rouge_score. A reference is a text or several, of which the best counts.
+    """Mean F-measure by rouge_score. A reference is one text or several, of which the best counts.
 
     Args:
-        kind: ``rouge1``, ``rouge2``, ``rougeL`` or ``rougeLsum``, which takes each line for a sentence.
-        stemmer: whether words are compared by their Porter stems.
+        kind: ``rouge1``, ``rouge2``, ``rougeL`` or ``rougeLsum``, in which each line is a sentence.
+        stemmer: compare words by their Porter stems.
     """
 
     def __init__(self, kind: str, stemmer: bool = True) -> None:

@@ -1,11 +1,11 @@
-"""What metrics of texts take: a text as prediction, and one text or several as reference."""
+"""Check and split the texts that metrics compare."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 def checked_texts(name: str, predictions: Sequence[Any], references: Sequence[Any]) -> list[tuple[str, list[str]]]:
-    """Pairs of a prediction and all its references, so that one reference is not a special case."""
+    """Return each prediction with a list of its references, so that one reference is no special case."""
     return [
         (_text(name, f"prediction {n}", prediction), _texts(name, n, reference))
         for n, (prediction, reference) in enumerate(zip(predictions, references, strict=True))
@@ -29,5 +29,5 @@ def _texts(name: str, n: int, reference: Any) -> list[str]:
 
 
 def lowered_words(text: str) -> list[str]:
-    """The words of a text that is tokenised already: what stands between spaces, in lower case."""
+    """Return the lower-case words between the spaces of a tokenised text."""
     return text.lower().split()

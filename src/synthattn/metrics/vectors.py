@@ -1,4 +1,4 @@
-"""Files of word vectors."""
+"""Read files of word vectors."""
 
 import gzip
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from synthattn.regular_file import open_regular
 
 
 def load_vectors(path: str | Path) -> dict[str, NDArray[np.float32]]:
-    """The vectors of a text file as word2vec and GloVe write them: a word and its numbers on each line.
+    """Load vectors from a text file of word2vec or GloVe, with a word and its numbers on each line.
 
-    A first line of two whole numbers is word2vec's header: how many words, how many numbers each. A file that ends in
-    ``.gz`` is unpacked. Of a word that occurs twice the first vector counts.
+    A first line of two whole numbers is word2vec's header: the number of words, and the length of a vector. A file that
+    ends in ``.gz`` is unpacked. If a word occurs twice, its first vector counts.
     """
     vectors: dict[str, NDArray[np.float32]] = {}
     for word, vector in _vectors(path):
@@ -23,7 +23,7 @@ def load_vectors(path: str | Path) -> dict[str, NDArray[np.float32]]:
 
 
 def check_vectors(path: str | Path) -> None:
-    """Whether such a file can be read to its end, without having all of it in memory."""
+    """Read a file of vectors to its end and raise an error if it is damaged; nothing is kept in memory."""
     for _ in _vectors(path):
         pass
 
@@ -36,7 +36,7 @@ def _vectors(path: str | Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
             promised, size = int(fields[0]), int(fields[1])
             continue
         size = size or len(fields) - 1
-        # Split from the right: some words of GloVe have spaces in them.
+        # Split from the right: some words of GloVe contain spaces.
         word, *values = line.rsplit(" ", size)
         if size < 1 or len(values) != size or not word:
             raise ValueError(f"{path}, line {number}: expected a word and {max(size, 1)} numbers, got {_short(line)}")
@@ -57,7 +57,7 @@ def _vectors(path: str | Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
-        # Binary, since a word may contain what Python takes for the end of a line.
+        # Read bytes: a word may contain a character that Python treats as a line end.
         with open_regular(path) as file:
             for number, line in enumerate(gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file, start=1):
                 text = line.decode().rstrip(" \r\n")

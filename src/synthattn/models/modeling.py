@@ -1,6 +1,7 @@
 """The models: a bare one, and four with heads, like any other model of transformers."""
 
 import copy
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,6 +39,12 @@ from synthattn.models.size import check_size
 from synthattn.synthesizers.base import Resize, Synthesizer
 
 LOSS_OPTIONS = ("num_items_in_batch", "ignore_index", "shift_labels")
+OUTPUTS = (CausalLMOutput, ClassifierOutput, ConditionalGenerationOutput, MaskedLanguageModelOutput)
+PASSED_ON = {
+    kind: tuple(field.name for field in dataclasses.fields(kind) if field.name not in ("loss", "logits"))
+    for kind in OUTPUTS
+}
+"""By what a model with a head returns, the fields that it has from the bare model."""
 
 
 class SynthesizerPreTrainedModel(PreTrainedModel):
@@ -48,6 +55,8 @@ class SynthesizerPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    # The loss that transformers would choose by the name of a class shifts the labels of a decoder once more.
+    _loss_of: Callable[..., Tensor] = staticmethod(ForMaskedLMLoss)
     _no_split_modules = ["Block"]  # noqa: RUF012 (as transformers has it)
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
 
@@ -95,21 +104,19 @@ class SynthesizerPreTrainedModel(PreTrainedModel):
                 f"load it as it is and call model.resize_max_length({asked})"
             ) from error
 
-    def _loss(
-        self,
-        function: Callable[..., Tensor],
-        logits: Tensor,
-        labels: Tensor | None,
-        ponder_cost: Tensor | None,
-        options: dict[str, Any],
-    ) -> Any:
+    def _output(self, kind: Any, output: Any, logits: Tensor, labels: Tensor | None, options: dict[str, Any]) -> Any:
+        """Put logits and loss in front of the fields that the bare model has returned."""
+        loss = self._loss(logits, labels, output.ponder_cost, options)
+        return kind(loss=loss, logits=logits, **{name: getattr(output, name) for name in PASSED_ON[kind]})
+
+    def _loss(self, logits: Tensor, labels: Tensor | None, ponder_cost: Tensor | None, options: dict[str, Any]) -> Any:
         # The Trainer passes options for the loss by name, so that forward takes any; a mistyped one must not pass.
         for name in options:
             if name not in LOSS_OPTIONS:
                 raise TypeError(f"forward() got an unexpected argument {name!r}{suggestion(name, _arguments(self))}")
         if labels is None:
             return None
-        loss = function(
+        loss = self._loss_of(
             logits=logits,
             pooled_logits=logits,
             labels=labels,
@@ -177,10 +184,8 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
 
     def __init__(self, config: SynthesizerConfig) -> None:
         super().__init__(config)
-        encodes, decodes = (
-            not config.is_decoder or config.is_encoder_decoder,
-            config.is_decoder or config.is_encoder_decoder,
-        )
+        encodes = config.is_encoder_decoder or not config.is_decoder
+        decodes = config.is_encoder_decoder or config.is_decoder
         for name, needed in (("encoder", encodes), ("decoder", decodes)):
             if needed and getattr(config, f"{name}_layers") < 1:
                 raise ValueError(
@@ -441,26 +446,14 @@ class SynthesizerForConditionalGeneration(_LanguageModel, SynthesizerGenerationM
             return_dict=True,
         )
         logits = self._logits(output.last_hidden_state)
-        # The loss that transformers would choose by the name of this class shifts the labels once more.
-        loss = self._loss(ForMaskedLMLoss, logits, labels, output.ponder_cost, loss_options)
-        return ConditionalGenerationOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=output.past_key_values,
-            decoder_hidden_states=output.decoder_hidden_states,
-            decoder_attentions=output.decoder_attentions,
-            cross_attentions=output.cross_attentions,
-            encoder_last_hidden_state=output.encoder_last_hidden_state,
-            encoder_hidden_states=output.encoder_hidden_states,
-            encoder_attentions=output.encoder_attentions,
-            ponder_cost=output.ponder_cost,
-        )
+        return self._output(ConditionalGenerationOutput, output, logits, labels, loss_options)
 
 
 class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
     """A decoder alone, for language modelling."""
 
     _keys_to_ignore_on_load_unexpected = [r"^model\.encoder\.", r"\.cross_(attention|residual)\."]  # noqa: RUF012
+    _loss_of = staticmethod(ForCausalLMLoss)
 
     def __init__(self, config: SynthesizerConfig) -> None:
         super().__init__(_part(config, is_encoder_decoder=False, is_decoder=True))
@@ -495,24 +488,17 @@ class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
         )
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self._logits(output.last_hidden_state[:, kept])
-        loss = self._loss(ForCausalLMLoss, logits, labels, output.ponder_cost, loss_options)
-        return CausalLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=output.past_key_values,
-            hidden_states=output.hidden_states,
-            attentions=output.attentions,
-            ponder_cost=output.ponder_cost,
-        )
+        return self._output(CausalLMOutput, output, logits, labels, loss_options)
 
 
-class SynthesizerForMaskedLM(_LanguageModel):
-    """An encoder alone that fills in masked tokens."""
+class _EncoderWithHead(SynthesizerPreTrainedModel):
+    """An encoder alone, whose vectors a head turns into logits."""
 
-    _keys_to_ignore_on_load_unexpected = [r"^model\.decoder\."]  # noqa: RUF012
+    model: SynthesizerModel
+    _output_kind: Any
 
-    def __init__(self, config: SynthesizerConfig) -> None:
-        super().__init__(_part(config, is_encoder_decoder=False, is_decoder=False))
+    def _head(self, vectors: Tensor, attention_mask: Tensor | None) -> Tensor:
+        raise NotImplementedError
 
     @can_return_tuple
     def forward(
@@ -525,8 +511,9 @@ class SynthesizerForMaskedLM(_LanguageModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         **loss_options: Any,
-    ) -> MaskedLanguageModelOutput:
-        """As ``SynthesizerModel.forward``. ``labels`` are the tokens to fill in, -100 where there is none."""
+    ) -> Any:
+        """As ``SynthesizerModel.forward``. ``labels`` are the tokens to fill in, -100 where there is none; or classes,
+        and numbers where ``num_labels=1``."""
         output = self.model(
             input_ids,
             attention_mask,
@@ -536,23 +523,31 @@ class SynthesizerForMaskedLM(_LanguageModel):
             output_hidden_states=output_hidden_states,
             return_dict=True,
         )
-        logits = self._logits(output.last_hidden_state)
-        loss = self._loss(ForMaskedLMLoss, logits, labels, output.ponder_cost, loss_options)
-        return MaskedLanguageModelOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=output.hidden_states,
-            attentions=output.attentions,
-            ponder_cost=output.ponder_cost,
-        )
+        logits = self._head(output.last_hidden_state, attention_mask)
+        return self._output(self._output_kind, output, logits, labels, loss_options)
 
 
-class SynthesizerForSequenceClassification(SynthesizerPreTrainedModel):
+class SynthesizerForMaskedLM(_EncoderWithHead, _LanguageModel):
+    """An encoder alone that fills in masked tokens."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^model\.decoder\."]  # noqa: RUF012
+    _output_kind = MaskedLanguageModelOutput
+
+    def __init__(self, config: SynthesizerConfig) -> None:
+        super().__init__(_part(config, is_encoder_decoder=False, is_decoder=False))
+
+    def _head(self, vectors: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return self._logits(vectors)
+
+
+class SynthesizerForSequenceClassification(_EncoderWithHead):
     """An encoder alone that puts texts into ``num_labels`` classes, or with ``num_labels=1`` gives them a number."""
 
     _keys_to_ignore_on_load_unexpected = [r"^model\.decoder\.", r"^lm_head\."]  # noqa: RUF012
     # The losses of numbers and of several labels are means of a batch, which the Trainer must then average itself.
     accepts_loss_kwargs = False
+    _loss_of = staticmethod(ForSequenceClassificationLoss)
+    _output_kind = ClassifierOutput
 
     def __init__(self, config: SynthesizerConfig) -> None:
         super().__init__(_part(config, is_encoder_decoder=False, is_decoder=False))
@@ -562,37 +557,8 @@ class SynthesizerForSequenceClassification(SynthesizerPreTrainedModel):
         self.classifier = nn.Linear(self.config.d_model, self.num_labels)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        **loss_options: Any,
-    ) -> ClassifierOutput:
-        """As ``SynthesizerModel.forward``. ``labels`` are classes, or numbers where ``num_labels=1``."""
-        output = self.model(
-            input_ids,
-            attention_mask,
-            position_ids,
-            inputs_embeds=inputs_embeds,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            return_dict=True,
-        )
-        logits: Any = self.classifier(self.dropout(self._pool(output.last_hidden_state, attention_mask)))
-        loss = self._loss(ForSequenceClassificationLoss, logits, labels, output.ponder_cost, loss_options)
-        return ClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=output.hidden_states,
-            attentions=output.attentions,
-            ponder_cost=output.ponder_cost,
-        )
+    def _head(self, vectors: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return self.classifier(self.dropout(self._pool(vectors, attention_mask)))
 
     def _pool(self, vectors: Tensor, attention_mask: Tensor | None) -> Tensor:
         if attention_mask is not None and attention_mask.dim() != 2:

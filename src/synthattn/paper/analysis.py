@@ -4,11 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from synthattn.compare.collect import relative
+from synthattn.compare.plan import Study, StudyPart, StudyRow
+from synthattn.compare.records import StudyRecord
+from synthattn.compare.results import Histogram, Results, Run, Variant
 from synthattn.paper import outcome
-from synthattn.paper.entries import Entry, load_all
-from synthattn.paper.recipe import SCALES, Part, Recipe, Row
-from synthattn.paper.recipes import TABLES, recipe
-from synthattn.render.results import Histogram
+from synthattn.paper.evidence import load_all
+from synthattn.paper.recipes import SCALES, TABLES, recipe
 
 NAME, TITLE = "analysis", "Attention weights before and after training"
 SMALL = -3.0
@@ -36,10 +38,10 @@ def collect(results: Path) -> outcome.Outcome:
         "query add up to one, so where many are next to nothing, the others deviate more. Differences that nobody "
         "would see in a figure, 5 % of the deviation or one weight in a hundred, decide nothing.",
     ]
-    return outcome.Outcome(NAME, TITLE, parts, verdicts, notes)
+    return outcome.Outcome(NAME, TITLE, parts, notes, verdicts=verdicts)
 
 
-def _part(chosen: Recipe, part: Part, known: Sequence[Entry], results: Path) -> outcome.Part | None:
+def _part(chosen: Study, part: StudyPart, known: Sequence[StudyRecord], results: Path) -> Results | None:
     if not part.looks:
         return None
     found = {
@@ -51,15 +53,22 @@ def _part(chosen: Recipe, part: Part, known: Sequence[Entry], results: Path) -> 
         return None
     # A record of a row that there is not is named in its own table.
     rows = [_row(row, found[row.name], results) for row in part.rows if row.name in found]
-    name = f"{chosen.table} {part.name}"
-    return outcome.Part(name, f"{chosen.table}: {part.title}", chosen.scale, part.baseline.name, {}, rows)
+    name = f"{chosen.name} {part.name}"
+    title = f"{chosen.name}: {part.title}"
+    task = part.settings.data.task
+    return Results(task, part.title, part.baseline.name, "", [], rows, {}, name=name, title=title, scale=chosen.scale)
 
 
-def _row(row: Row, entry: Entry, results: Path) -> outcome.Row:
-    assert entry.path is not None
-    run = outcome.Run(0, entry.path.relative_to(results).as_posix(), entry.command, 0.0)
-    look = outcome.Look(entry.before, entry.after)
-    return outcome.Row(row.name, row.key, row.attention, status="done", look=look, runs=[run])
+def _row(row: StudyRow, entry: StudyRecord, results: Path) -> Variant:
+    return Variant(
+        row.attention,
+        "done",
+        name=row.name,
+        key=row.key,
+        histograms=entry.after,
+        histograms_before=entry.before,
+        runs=[Run(0, relative(entry, results), entry.command, 0.0)],
+    )
 
 
 def spread(histograms: Sequence[Histogram]) -> float:
@@ -94,7 +103,7 @@ ROWS = {"Random": ("Random", "Syn (R)"), "Dense": ("Dense", "Syn (D)")}
 """By what a claim calls it, the names of its row in the tables."""
 
 
-def _verdicts(part: outcome.Part) -> Iterator[outcome.Verdict]:
+def _verdicts(part: Results) -> Iterator[outcome.Verdict]:
     """The paper describes its figures: Synthesizers' weights vary more, and the Transformer's are sparser."""
     looks = {row.name: row.look for row in part.rows if row.look is not None}
     base = looks.get(part.baseline)
@@ -103,23 +112,19 @@ def _verdicts(part: outcome.Part) -> Iterator[outcome.Verdict]:
         if base is None or look is None:
             continue
         both = spread(look.after), spread(base.after)
-        yield outcome.Verdict(
-            f"After training, the weights of {name} vary more than the Transformer's ({part.title}).",
-            "analysis (2021)",
-            part.name,
-            part.scale,
-            _judged(both[0] / both[1] - 1, 0.05),
-            f"standard deviation of the weights: {name} {both[0]:.3f}, Transformer {both[1]:.3f}; "
-            "means over layers, no test",
-            runs=1,
-        )
         few = next_to_nothing(look.after), next_to_nothing(base.after)
-        yield outcome.Verdict(
-            f"The Transformer has more weights that are next to nothing than {name} ({part.title}).",
-            "analysis (2021)",
-            part.name,
-            part.scale,
-            _judged(few[1] - few[0], 0.01),
-            f"weights below a thousandth: Transformer {few[1]:.0%}, {name} {few[0]:.0%}; means over layers, no test",
-            runs=1,
+        judged: tuple[tuple[str, outcome.Judgement, str], ...] = (
+            (
+                f"After training, the weights of {name} vary more than the Transformer's ({part.title}).",
+                _judged(both[0] / both[1] - 1, 0.05),
+                f"standard deviation of the weights: {name} {both[0]:.3f}, Transformer {both[1]:.3f}",
+            ),
+            (
+                f"The Transformer has more weights that are next to nothing than {name} ({part.title}).",
+                _judged(few[1] - few[0], 0.01),
+                f"weights below a thousandth: Transformer {few[1]:.0%}, {name} {few[0]:.0%}",
+            ),
         )
+        for claim, judgement, numbers in judged:
+            because = f"{numbers}; means over layers, no test"
+            yield outcome.Verdict(claim, "analysis (2021)", part.name, part.scale, judgement, because, runs=1)

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
+from synthattn.compare.plan import Study, StudyPart, StudyRow
 from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.describe import describe
-from synthattn.paper.recipe import Part, Recipe, Row
-from synthattn.paper.recipes import recipe
 from synthattn.tasks import find_tasks
 from synthattn.tasks.base import Kind
 from synthattn.training.model import MODEL_OF, configuration, matched_control
@@ -43,7 +42,7 @@ class Cost:
         return self.exaflop * 1e18 / (PEAK_TERAFLOPS * 1e12 * SHARE) / 3600
 
 
-def costs(chosen: Recipe) -> Iterator[Cost]:
+def costs(chosen: Study) -> Iterator[Cost]:
     """Of every model, from shapes alone."""
     for part in chosen.parts:
         for row in part.rows:
@@ -58,11 +57,11 @@ def _described(configuration: str, kind: Kind) -> tuple[int, float]:
     return found["parameters"]["total"], found["flops"]["per_token"]
 
 
-def _figures(chosen: Recipe, part: Part, row: Row) -> tuple[int, float]:
+def _figures(chosen: Study, part: StudyPart, row: StudyRow) -> tuple[int, float]:
     return _described(json.dumps(config(chosen, part, row).to_dict(), sort_keys=True), _kind(part))
 
 
-def _cost(chosen: Recipe, part: Part, row: Row) -> Cost:
+def _cost(chosen: Study, part: StudyPart, row: StudyRow) -> Cost:
     kind = _kind(part)
     parameters, per_token = _figures(chosen, part, row)
     training = part.settings.training
@@ -73,11 +72,11 @@ def _cost(chosen: Recipe, part: Part, row: Row) -> Cost:
     return Cost(part.name, row.name, row.attention, parameters, row.seeds, tokens, flops / 1e18)
 
 
-def config(chosen: Recipe, part: Part, row: Row) -> Any:
+def config(chosen: Study, part: StudyPart, row: StudyRow) -> Any:
     """The configuration of a row, with a vocabulary of the size that was asked for."""
     if part.before is not None:
-        other = recipe(part.before[0], chosen.scale)
-        source = other.part(part.before[1])
+        other, name = part.before
+        source = other.part(name)
         return config(other, source, source.like(row))
     kind, settings = _kind(part), part.settings
     fields: dict[str, Any] = {"vocab_size": settings.data.vocab_size}
@@ -91,16 +90,16 @@ def config(chosen: Recipe, part: Part, row: Row) -> Any:
     return configuration(own, **fields)
 
 
-def _kind(part: Part) -> Kind:
+def _kind(part: StudyPart) -> Kind:
     return find_tasks(part.settings.data.task)[0].kind
 
 
-def show(chosen: Recipe, console: Any) -> None:
+def show(chosen: Study, console: Any) -> None:
     """A table for the terminal."""
     from rich import box
     from rich.table import Table
 
-    table = Table(title=f"{chosen.table}, scale {chosen.scale}", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=f"{chosen.name}, scale {chosen.scale}", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("part", "row"):
         table.add_column(name)
     # Nobody would train the small ones on an accelerator.
@@ -125,6 +124,6 @@ def show(chosen: Recipe, console: Any) -> None:
         return
     console.print(
         f"{total:,.3g} hours in all on one A100 at {SHARE:.0%} of its {PEAK_TERAFLOPS:g} TFLOP/s in bfloat16; "
-        f"torchrun --nproc-per-node N -m synthattn reproduce {chosen.table} --scale {chosen.scale} shares them among N",
+        f"torchrun --nproc-per-node N -m synthattn reproduce {chosen.name} --scale {chosen.scale} shares them among N",
         soft_wrap=True,
     )

@@ -1,6 +1,6 @@
 """Whether differences between rows are still closing when training ends: short runs favour what learns fast."""
 
-from synthattn.paper.outcome import Part
+from synthattn.compare.results import Results as Part
 from synthattn.render.charts import Key, Line, Lines
 from synthattn.render.numbers import signed, whole
 
@@ -10,7 +10,7 @@ Curve = list[tuple[int, float]]
 
 def gaps(part: Part) -> dict[str, Curve]:
     """By row, its validation loss less that of the baseline, of the first seed; where both were looked at."""
-    curves = {row.name: {int(step): loss for step, loss in row.validation} for row in part.rows}
+    curves = {row.name: {int(step): loss for step, loss in row.validation_curve} for row in part.rows}
     base = curves.get(part.baseline, {})
     found = {
         name: [(step, loss - base[step]) for step, loss in curve.items() if step in base]

@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from synthattn.compare.results import FILE, Score
+from synthattn.compare.results import PublishedNumber as Published
+from synthattn.compare.results import Results as Part
+from synthattn.compare.results import Variant as Row
 from synthattn.compare.table import certainty, decimals, difference_cell, score_cell
 from synthattn.paper.claims import main_metric, read_beside
-from synthattn.paper.outcome import FILE, JUDGEMENTS, Judgement, Outcome, Part, Published, Row, Verdict
+from synthattn.paper.outcome import JUDGEMENTS, Judgement, Outcome, Verdict
 from synthattn.paper.table1 import Synthesized
 from synthattn.render.document import Verdict as Claim
 from synthattn.render.document import Verdicts as Claims
@@ -27,7 +31,6 @@ from synthattn.render.numbers import (
     typed_alike,
     whole,
 )
-from synthattn.render.results import Score
 from synthattn.render.table import Cell, Span, Text, number_cell
 
 PAGE, TABLE = "page.html", "table.md"

@@ -5,6 +5,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from synthattn.compare.page import spread_charts
+from synthattn.compare.results import FILE, Run
+from synthattn.compare.results import Results as Part
+from synthattn.compare.results import Variant as Row
 from synthattn.paper import learning
 from synthattn.paper.markdown import (
     PAGE,
@@ -29,7 +32,7 @@ from synthattn.paper.markdown import (
     trouble,
     verdicts,
 )
-from synthattn.paper.outcome import FILE, Outcome, Part, Row, Run
+from synthattn.paper.outcome import Outcome
 from synthattn.paper.table1 import Synthesized
 from synthattn.render import markdown as md
 from synthattn.render.charts import Point, Rows

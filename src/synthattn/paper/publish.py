@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from synthattn.compare.results import FILE
 from synthattn.data.locks import locked_folder
-from synthattn.paper import analysis, entries, evidence, markdown, outcome, table1
+from synthattn.paper import analysis, evidence, markdown, outcome, table1
 from synthattn.paper.markdown import PAGE, TABLE
 from synthattn.paper.page import page, page_of_table1, table
 from synthattn.paper.page import table1 as markdown_of_table1
@@ -28,7 +29,7 @@ def publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
 
 def _publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
     found: list[outcome.Outcome] = []
-    everything = set(TABLES) <= set(names) and (results / entries.RECORDS).is_dir()
+    everything = set(TABLES) <= set(names) and (results / evidence.RECORDS).is_dir()
     for name in names:
         if name == "table1":
             _write_table1(results)
@@ -36,10 +37,10 @@ def _publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
             seen = analysis.collect(results)
             if seen.parts:
                 found.append(seen)
-        elif everything or (results / entries.RECORDS / name).is_dir():
+        elif everything or (results / evidence.RECORDS / name).is_dir():
             found.append(evidence.collect(results, name))
     found = [write(results, one) for one in found]
-    known = [name for name in (*TABLES, analysis.NAME) if (results / name / outcome.FILE).is_file()]
+    known = [name for name in (*TABLES, analysis.NAME) if (results / name / FILE).is_file()]
     if known:
         written = [outcome.load(results / name) for name in known]
         write_text(results / OVERVIEW, markdown.overview(written, (results / "table1").is_dir()))
@@ -50,7 +51,7 @@ def write(results: Path, found: outcome.Outcome) -> outcome.Outcome:
     """All files of a table but its records, from what is in its ``results.json``."""
     folder = results / found.table
     folder.mkdir(parents=True, exist_ok=True)
-    found.save(folder)
+    found.save(folder / FILE, digits=6)
     kept = outcome.load(folder)
     write_text(folder / TABLE, table(kept))
     write_text(folder / PAGE, page(kept))

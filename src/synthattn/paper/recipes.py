@@ -8,33 +8,51 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
+from synthattn.compare.plan import ONE_ANSWER, Study, StudyPart, StudyRow, with_seeds
 from synthattn.messages import suggestion
-from synthattn.paper.recipe import ONE_ANSWER, SCALES, Part, Recipe, Row, Scale, with_seeds
-from synthattn.render import published
+from synthattn.paper.published import PRINTED, PaperTable
 from synthattn.training.settings import DataSettings, EvaluationSettings, ModelSettings, Settings, TrainingSettings
 
-TRANSFORMER = Row("Transformer", "vanilla")
+Scale = Literal["tiny", "cpu", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+SPEED_ROUNDS = 11
+
+
+@dataclass(frozen=True)
+class PaperPart(StudyPart):
+    """An experiment of a table of the paper.
+
+    Args:
+        published: the paper's table; its rows have the same names.
+        published_data: data set of that table, where it has several.
+    """
+
+    published: PaperTable | None = None
+    published_data: str = ""
+
+
+TRANSFORMER = StudyRow("Transformer", "vanilla")
 FAMILY = (
     TRANSFORMER,
-    Row("Transformer (Control)", "vanilla", control=True),
-    Row("Fixed Random", "fixed_random"),
-    Row("Random", "random"),
-    Row("Factorized Random", "factorized_random"),
-    Row("Dense", "dense"),
-    Row("Factorized Dense", "factorized_dense"),
-    Row("Random + Dense", "random+dense"),
-    Row("Dense + Vanilla", "dense+vanilla"),
-    Row("Random + Vanilla", "random+vanilla"),
+    StudyRow("Transformer (Control)", "vanilla", control=True),
+    StudyRow("Fixed Random", "fixed_random"),
+    StudyRow("Random", "random"),
+    StudyRow("Factorized Random", "factorized_random"),
+    StudyRow("Dense", "dense"),
+    StudyRow("Factorized Dense", "factorized_dense"),
+    StudyRow("Random + Dense", "random+dense"),
+    StudyRow("Dense + Vanilla", "dense+vanilla"),
+    StudyRow("Random + Vanilla", "random+vanilla"),
 )
 MAIN = ("Transformer", "Random", "Dense", "Random + Vanilla")
 """Of which several seeds are worth their time."""
 SYNTHESIZERS = (
-    Row("Syn (R)", "random"),
-    Row("Syn (D)", "dense"),
-    Row("Syn (D+V)", "dense+vanilla"),
-    Row("Syn (R+V)", "random+vanilla"),
+    StudyRow("Syn (R)", "random"),
+    StudyRow("Syn (D)", "dense"),
+    StudyRow("Syn (D+V)", "dense+vanilla"),
+    StudyRow("Syn (R+V)", "random+vanilla"),
 )
 # Their mixtures on C4 are plain sums; with alpha, as the text has them, they are in Narang et al. (2021).
 SUM, ALPHA = {"mix": "sum"}, {"mix": "sigmoid"}
@@ -99,17 +117,19 @@ class Maker:
         found = {"tiny": "", "cpu": cpu, "paper": paper}[self.scale]
         return f"Here: {found}." if found else ""
 
-    def seeds(self, rows: tuple[Row, ...], count: int, names: tuple[str, ...] | None = None) -> tuple[Row, ...]:
+    def seeds(
+        self, rows: tuple[StudyRow, ...], count: int, names: tuple[str, ...] | None = None
+    ) -> tuple[StudyRow, ...]:
         """Several seeds are for the scale ``cpu``, where they are affordable."""
         return with_seeds(rows, count, names) if self.scale == "cpu" else rows
 
 
-def translation(make: Maker) -> tuple[Part, ...]:
+def translation(make: Maker) -> tuple[PaperPart, ...]:
     """Table 2: English to German and to French."""
     # At the small scale four rows of French are enough to see whether it is like German.
     some = tuple(row for row in FAMILY if row.name in MAIN or make.scale == "paper")
 
-    def part(name: str, language: str, word: str, rows: tuple[Row, ...], **choice: Any) -> Part:
+    def part(name: str, language: str, word: str, rows: tuple[StudyRow, ...], **choice: Any) -> PaperPart:
         columns = "" if make.scale == "tiny" else f"source=en,target={language}"
         settings = Settings(
             make.data(
@@ -121,7 +141,7 @@ def translation(make: Maker) -> tuple[Part, ...]:
         )
         title = make.title(f"Multi30k, English to {word}", f"WMT'14, English to {word}")
         metrics = ("bleu", "tokenized-bleu", "chrf")
-        table, of = published.TABLE_2_TRANSLATION, f"WMT'14 English to {word}"
+        table, of = PRINTED["translation"], f"WMT'14 English to {word}"
         longer = (
             "; in docs/multi30k are four of them after 3,500 steps at half the rate, with a longer warm-up and "
             "averaged weights, and there they cannot be told apart"
@@ -130,7 +150,9 @@ def translation(make: Maker) -> tuple[Part, ...]:
             "captions of images, short and simple beside the news of WMT'14, and few steps, of which those profit that "
             f"learn fast{longer if name == 'en-de' else ''}"
         )
-        return Part(name, title, settings, rows, metrics, table, of, looks=name == "en-de", note=note, **choice)
+        looks = "histograms" if name == "en-de" else ""
+        about = {"published": table, "published_data": of, "note": note}
+        return PaperPart(name, title, settings, rows, metrics, looks=looks, **about, **choice)
 
     german = part("en-de", "de", "German", make.seeds(FAMILY, 3, MAIN), rates=RATES[make.scale])
     if make.scale == "tiny":  # generated sentences are German
@@ -151,19 +173,19 @@ def _text(make: Maker, column: str) -> str:
     return f"text={column}" if make.scale == "tiny" else ""
 
 
-def lm1b(make: Maker) -> tuple[Part, ...]:
+def lm1b(make: Maker) -> tuple[PaperPart, ...]:
     """Table 2: language modelling, sentence by sentence."""
     rows = tuple(row for row in FAMILY if make.scale != "paper" or not row.control)
     return (
-        Part(
+        PaperPart(
             "news",
             make.title("news sentences of WMT", "LM1B"),
             _news(make),
             rows,
             ("word-perplexity", "token-perplexity"),
-            published.TABLE_2_LANGUAGE_MODELING,
+            published=PRINTED["language modelling"],
             rates=RATES[make.scale],
-            looks=True,
+            looks="histograms",
             note=make.note(
                 "81 thousand sentences of news, where LM1B has 30 million; the end of a sentence counts in its loss, "
                 "but not as a word"
@@ -172,7 +194,7 @@ def lm1b(make: Maker) -> tuple[Part, ...]:
     )
 
 
-def generation(make: Maker) -> tuple[Part, ...]:
+def generation(make: Maker) -> tuple[PaperPart, ...]:
     """Table 3: summarisation and dialogue."""
     rows = (TRANSFORMER, *SYNTHESIZERS)
     paper = TENSOR2TENSOR | {"steps": 100_000}
@@ -195,18 +217,18 @@ def generation(make: Maker) -> tuple[Part, ...]:
     rates = RATES[make.scale]
     summarised, spoken = make.title("Gigaword headlines", "CNN/DailyMail"), "PersonaChat"
     return (
-        Part(
+        PaperPart(
             "summaries", summarised, summaries, rows, ("rouge1", "rouge2", "rougeL"),
-            published.TABLE_3_SUMMARIZATION, rates=rates,
+            published=PRINTED["summarisation"], rates=rates,
             note=make.note(
                 "headlines of single sentences, not summaries of articles; scored on the validation set, which also "
                 "chose the learning rate",
                 "steps and the longest article that is read are guesses",
             ),
         ),
-        Part(
-            "dialogue", make.title(spoken, spoken), dialogue, rows, talk, published.TABLE_3_DIALOGUE,
-            rate_of="summaries", vectors=True,
+        PaperPart(
+            "dialogue", make.title(spoken, spoken), dialogue, rows, talk,
+            published=PRINTED["dialogue"], rate_of="summaries", vectors=True,
             note=make.note(
                 "10 thousand pairs to learn from; scored on the first 2,000 of the validation set", "steps are a guess"
             ),
@@ -216,16 +238,16 @@ def generation(make: Maker) -> tuple[Part, ...]:
 
 C4_ROWS = (
     TRANSFORMER,
-    Row("Dynamic Conv", "dynamicconv"),
-    Row("Lightweight Conv", "lightconv"),
-    Row("Universal Transformer", "vanilla", {"share_layers": True, "halting": True}),
-    Row("Syn (D)", "dense"),
-    Row("Syn (R)", "random"),
-    Row("Syn (FR)", "factorized_random"),
-    Row("Syn (D+V)", "dense+vanilla", SUM),
-    Row("Syn (R+V)", "random+vanilla", SUM),
-    Row("Syn (D+V), alpha", "dense+vanilla", ALPHA),
-    Row("Syn (R+V), alpha", "random+vanilla", ALPHA),
+    StudyRow("Dynamic Conv", "dynamicconv"),
+    StudyRow("Lightweight Conv", "lightconv"),
+    StudyRow("Universal Transformer", "vanilla", {"share_layers": True, "halting": True}),
+    StudyRow("Syn (D)", "dense"),
+    StudyRow("Syn (R)", "random"),
+    StudyRow("Syn (FR)", "factorized_random"),
+    StudyRow("Syn (D+V)", "dense+vanilla", SUM),
+    StudyRow("Syn (R+V)", "random+vanilla", SUM),
+    StudyRow("Syn (D+V), alpha", "dense+vanilla", ALPHA),
+    StudyRow("Syn (R+V), alpha", "random+vanilla", ALPHA),
 )
 
 
@@ -237,13 +259,13 @@ AUTHORS = {
 """As the code has them that the paper's runs on C4 were made with: dense smaller than the equations say."""
 
 
-def _c4_rows(make: Maker) -> tuple[Row, ...]:
+def _c4_rows(make: Maker) -> tuple[StudyRow, ...]:
     if make.scale != "paper":
         return C4_ROWS
-    return tuple(Row(row.name, AUTHORS.get(row.attention, row.attention), row.fields) for row in C4_ROWS)
+    return tuple(StudyRow(row.name, AUTHORS.get(row.attention, row.attention), row.fields) for row in C4_ROWS)
 
 
-def c4(make: Maker) -> tuple[Part, ...]:
+def c4(make: Maker) -> tuple[PaperPart, ...]:
     """Masked language modelling by span corruption: quality and speed."""
     settings = Settings(
         make.data(
@@ -261,16 +283,16 @@ def c4(make: Maker) -> tuple[Part, ...]:
         make.evaluation(limit=1000 if make.scale == "cpu" else None),
     )
     return (
-        Part(
+        PaperPart(
             "spans",
             make.title("WikiText-2 and news sentences", "C4"),
             settings,
             _c4_rows(make),
             ("token-perplexity",),
-            published.TABLE_4_C4,
+            published=PRINTED["c4"],
             rates=RATES[make.scale],
-            speed=True,
-            looks=True,
+            speed_rounds=SPEED_ROUNDS,
+            looks="histograms",
             note=make.note(
                 "2 + 1.7 million words; scored on the first 1,000 pieces of the test sets, in which the two take turns",
                 "norms without means and layers without biases, as in T5; the learning rate rises in the first 10,000 "
@@ -286,8 +308,8 @@ T5_LIMIT = 524_288
 
 
 def _suite(
-    make: Maker, name: str, table: published.Table, steps: int, cpu_rates: tuple[float, ...], cpu_limit: int
-) -> tuple[Part, ...]:
+    make: Maker, name: str, table: PaperTable, steps: int, cpu_rates: tuple[float, ...], cpu_limit: int
+) -> tuple[PaperPart, ...]:
     wanted = ("Transformer", *(row.name for row in SYNTHESIZERS))
     rows = tuple(row for row in _c4_rows(make) if row.name in wanted)
     # There the paper calls the Transformer by another name.
@@ -315,51 +337,51 @@ def _suite(
     names = {"tiny": (), "cpu": ("dropout",), "paper": ("dropout", "attention_dropout", "activation_dropout")}
     tuned = dict.fromkeys(names[make.scale], 0.1)
     return (
-        Part(
+        PaperPart(
             "tuning",
             title,
             settings,
             (*rows, ONE_ANSWER),
             metrics,
-            table,
+            published=table,
             rates=rates,
-            before=("c4", "spans"),
+            before=(Study("c4", make.scale, c4(make)), "spans"),
             tuned=tuned,
             note=note,
         ),
     )
 
 
-def glue(make: Maker) -> tuple[Part, ...]:
+def glue(make: Maker) -> tuple[PaperPart, ...]:
     """GLUE, text to text, all tasks together, from the models of ``c4``."""
-    return _suite(make, "glue", published.TABLE_4_GLUE, 2400, (1e-3, 2e-3, 4e-3), T5_LIMIT)
+    return _suite(make, "glue", PRINTED["glue"], 2400, (1e-3, 2e-3, 4e-3), T5_LIMIT)
 
 
-def superglue(make: Maker) -> tuple[Part, ...]:
+def superglue(make: Maker) -> tuple[PaperPart, ...]:
     """SuperGLUE, likewise."""
     # In so few steps the passages of MultiRC would leave no time for any other task.
-    return _suite(make, "superglue", published.TABLE_5_SUPERGLUE, 1200, (5e-4, 1e-3), 2048)
+    return _suite(make, "superglue", PRINTED["superglue"], 1200, (5e-4, 1e-3), 2048)
 
 
-LINFORMER = Row("Linformer", "linformer")
+LINFORMER = StudyRow("Linformer", "linformer")
 ENCODERS = (
     TRANSFORMER,
     LINFORMER,
-    Row("Syn (FR)", "factorized_random"),
-    Row("Syn (FR+V)", "factorized_random+vanilla"),
-    Row("Syn (R)", "random"),
-    Row("Syn (D)", "dense"),
+    StudyRow("Syn (FR)", "factorized_random"),
+    StudyRow("Syn (FR+V)", "factorized_random+vanilla"),
+    StudyRow("Syn (R)", "random"),
+    StudyRow("Syn (D)", "dense"),
 )
 
 
-def encoding(make: Maker) -> tuple[Part, ...]:
+def encoding(make: Maker) -> tuple[PaperPart, ...]:
     """Encoders with a classifier, against Linformer: news and film reviews."""
     columns = "text=Source,label=Target" if make.scale == "tiny" else ""
     listops = "builtin:listops?size=200&longest=24"
 
     def part(
         name: str, title: str, paper: str, cpu_columns: str, length: int, steps: int, column: str, **choice: Any
-    ) -> Part:
+    ) -> PaperPart:
         settings = Settings(
             make.data(
                 "classification", listops, name, f"hub:{name}", columns or (cpu_columns if make.scale == "cpu" else "")
@@ -382,7 +404,8 @@ def encoding(make: Maker) -> tuple[Part, ...]:
         rows = (*make.seeds(ENCODERS, 3), ONE_ANSWER)
         note = make.note("", "sizes, steps and learning rate are guesses")
         about = make.title(title, paper)
-        return Part(name, about, settings, rows, ("accuracy",), published.ENCODERS, column, note=note, **choice)
+        beside = {"published": PRINTED["encoders"], "published_data": column, "note": note}
+        return PaperPart(name, about, settings, rows, ("accuracy",), **beside, **choice)
 
     news = part(
         "ag_news",
@@ -398,10 +421,10 @@ def encoding(make: Maker) -> tuple[Part, ...]:
     return (news,) if make.scale == "tiny" else (news, films)
 
 
-def heads(make: Maker) -> tuple[Part, ...]:
+def heads(make: Maker) -> tuple[PaperPart, ...]:
     """How many heads Random needs; the task that the paper used is not known, here it is language modelling."""
     counts = (1, 4) if make.scale == "tiny" else (1, 2, 4, 8, 16, 32)
-    rows = tuple(Row(f"Random, {n} head{'s' if n > 1 else ''}", "random", {"num_heads": n}) for n in counts)
+    rows = tuple(StudyRow(f"Random, {n} head{'s' if n > 1 else ''}", "random", {"num_heads": n}) for n in counts)
     title = make.title("news sentences of WMT", "LM1B")
     note = (
         "Which task the paper used is not known; the numbers of its table could not be found. More heads are also more "
@@ -411,17 +434,24 @@ def heads(make: Maker) -> tuple[Part, ...]:
     rates = {"tiny": (1e-3,), "cpu": (6e-3,), "paper": ()}[
         make.scale
     ]  # the one that suits the Transformer of lm1b best
-    return (Part("heads", title, _news(make), rows, metrics, rates=rates, note=note),)
+    return (PaperPart("heads", title, _news(make), rows, metrics, rates=rates, note=note),)
 
 
-def lra(make: Maker) -> tuple[Part, ...]:
+def lra(make: Maker) -> tuple[PaperPart, ...]:
     """Long Range Arena: ListOps, and film reviews byte by byte."""
     # What was released as Synthesizer there is a sum of random and dot-product attention.
-    rows = (TRANSFORMER, Row("Synthesizer", "random+vanilla", SUM), Row("Random", "random"), LINFORMER, ONE_ANSWER)
+    rows = (
+        TRANSFORMER,
+        StudyRow("Synthesizer", "random+vanilla", SUM),
+        StudyRow("Random", "random"),
+        LINFORMER,
+        ONE_ANSWER,
+    )
     paper = {"learning_rate": 5e-4, "warmup": 1000, "steps": 5000, "batch_tokens": 32 * 2000}
 
-    def part(name: str, settings: Settings, title: str, column: str, **choice: Any) -> Part:
-        return Part(name, title, settings, rows, ("accuracy",), published.LONG_RANGE_ARENA, column, **choice)
+    def part(name: str, settings: Settings, title: str, column: str, **choice: Any) -> PaperPart:
+        beside = {"published": PRINTED["long range arena"], "published_data": column}
+        return PaperPart(name, title, settings, rows, ("accuracy",), **beside, **choice)
 
     def model(length: int, **paper_fields: Any) -> ModelSettings:
         if make.scale == "paper":
@@ -452,13 +482,13 @@ def lra(make: Maker) -> tuple[Part, ...]:
     return parts[:1] if make.scale == "tiny" else parts
 
 
-TABLES: dict[str, Callable[[Maker], tuple[Part, ...]]] = {
+TABLES: dict[str, Callable[[Maker], tuple[PaperPart, ...]]] = {
     table.__name__: table for table in (translation, lm1b, generation, c4, glue, superglue, encoding, heads, lra)
 }
 """Those that are trained; ``table1`` and ``analysis`` are computed, see :mod:`synthattn.paper`."""
 
 
-def recipe(table: str, scale: Scale, data: Path | None = None) -> Recipe:
+def recipe(table: str, scale: Scale, data: Path | None = None) -> Study:
     """How a table is run at a scale.
 
     Args:
@@ -470,4 +500,4 @@ def recipe(table: str, scale: Scale, data: Path | None = None) -> Recipe:
         raise ValueError(f"there is no table {table!r}{suggestion(table, TABLES)}")
     if scale not in SCALES:
         raise ValueError(f"there is no scale {scale!r}, only {', '.join(SCALES)}")
-    return Recipe(table, scale, TABLES[table](Maker(scale, data)))
+    return Study(table, scale, TABLES[table](Maker(scale, data)))

@@ -7,8 +7,9 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from synthattn.compare.results import Results as Part
 from synthattn.paper.markdown import basis, contradicts_itself, counted, measures, trouble
-from synthattn.paper.outcome import Judgement, Outcome, Part, Verdict
+from synthattn.paper.outcome import Judgement, Outcome, Verdict
 from synthattn.paper.page import table_of, table_of_table1
 from synthattn.paper.table1 import Synthesized
 from synthattn.render import terminal

@@ -206,6 +206,8 @@ class Rows:
     caption: str = ""
     note: str = ""
     legend: Sequence[Key] = ()
+    keyed: bool = False
+    """Series are named above the rows, for a file that stands alone."""
 
     def svg(self) -> str:
         import altair as alt
@@ -215,10 +217,13 @@ class Rows:
         short = {name: shortened(name) for name in names}
         ends = [end for p in self.points for end in (p.x, p.low, p.high) if end is not None]
         left = int(16 + 6.3 * max(map(len, short.values())))
-        x = alt.X("x:Q").title(self.across or None).scale(_scale([self.line, *ends], self.log))
+        span = _Scale([self.line, *ends], self.log)
+        x = alt.X("x:Q").title(self.across or None).scale(span.made())
+        above = series if self.keyed else []
+        top = -0.5 - len(above)
         # Numbers as heights, so that two rows may have the same shortened name.
         labels = " : ".join(f"datum.value == {n} ? {_quoted(short[name])}" for n, name in enumerate(names)) + " : ''"
-        y = alt.Y("row:Q").title(None).scale(domain=[len(names) - 0.5, -0.5], nice=False, zero=False)
+        y = alt.Y("row:Q").title(None).scale(domain=[len(names) - 0.5, top], nice=False, zero=False)
         y = y.axis(
             values=list(range(len(names))),
             labelExpr=labels,
@@ -239,7 +244,17 @@ class Rows:
             ),
             _dots(alt.Chart(data), 45).encode(x=x, y=y),
         ]
-        spec = _spec(alt.layer(*layers), max(120, self.width - left - 22), 23 * len(names), grid="both")
+        if above:
+            # A name for each series, to the right of its mark.
+            places = {p.name: p.place for p in self.points}
+            keys = _rows(Point(name, places[name], span.value(0.02), "", name) for name in above)
+            for n, row in enumerate(keys):
+                row["row"] = top + 0.5 + n
+            layers.append(_dots(alt.Chart(alt.Data(values=keys)), 45).encode(x=x, y=y))
+            words = alt.Chart(alt.Data(values=keys)).mark_text(align="left", dx=9, color=GREY, fontSize=12)
+            layers.append(words.encode(x=x, y=y, text="name:N"))
+        height = 23 * (len(names) + len(above))
+        spec = _spec(alt.layer(*layers), max(120, self.width - left - 22), height, grid="both")
         return _drawn(spec, self.title)
 
 

@@ -1,4 +1,4 @@
-"""The experiments of the paper: each task a class, each class a line in this table."""
+"""Tasks of the paper: each task is a class, and ``TASKS`` lists them by name."""
 
 from synthattn.messages import suggestion
 from synthattn.tasks.base import Example, Task
@@ -25,15 +25,15 @@ OTHERS: tuple[type[Task], ...] = (
 TASKS: dict[str, type[Task]] = {task.name: task for task in (*OTHERS, *GLUE, *SUPERGLUE)}
 
 SUITES: dict[str, tuple[str, ...]] = {
-    # Without WNLI, as in T5, whose training pairs contradict those that it is scored on.
+    # WNLI is left out, as in T5: its training pairs contradict the pairs that it is scored on.
     "glue": tuple(task.name for task in GLUE if task is not Wnli),
     "superglue": tuple(task.name for task in SUPERGLUE),
 }
-"""Tasks that are learned together."""
+"""Names of the tasks that are learned together."""
 
 
 def find_task(name: str) -> Task:
-    """The task of that name."""
+    """Return the task with this name."""
     if name in SUITES:
         raise ValueError(f"{name} is a suite, looked at task by task; choose from {', '.join(SUITES[name])}")
     if name not in TASKS:
@@ -42,7 +42,7 @@ def find_task(name: str) -> Task:
 
 
 def find_tasks(name: str) -> list[Task]:
-    """All tasks of a suite, or the one of that name."""
+    """Return all tasks of a suite, or the task with this name."""
     return [find_task(one) for one in SUITES.get(name, (name,))]
 
 

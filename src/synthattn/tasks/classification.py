@@ -1,4 +1,4 @@
-"""Labelled texts for an encoder with a classifier: AG News, movie reviews, ListOps, anything with a label."""
+"""Classification of labelled texts: AG News, movie reviews, ListOps, or any texts with labels."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,18 +11,17 @@ from synthattn.tasks.base import Example, Task
 from synthattn.tasks.labels import Labels, whole_number
 
 SHOWN = 12
-"""Classes that a message names at most."""
+"""Maximum number of classes that a message names."""
 MANY = 20
-"""Fewer classes than this are never too many."""
+"""Smallest number of classes that may be too many."""
 WARNED, REFUSED = 0.5, 0.9
-"""The share of examples with a label of their own from which on there is a warning, and nothing is trained."""
+"""Shares of examples with a unique label at which to warn, and at which to refuse training."""
 
 
 class Classification(Task):
-    """A text to one of some classes.
+    """Assign a text to one of several classes.
 
-    Which classes there are is read from the training split, see ``with_labels``, or is what a model has learned, see
-    ``with_names``.
+    The classes come from the training split, see ``with_labels``, or from a trained model, see ``with_names``.
     """
 
     chooses = True
@@ -37,18 +36,18 @@ class Classification(Task):
         self.labels = labels
         self.origin = "the training split"
         self.alone = 0.0
-        """The share of training examples whose label no other one has."""
+        """Share of training examples whose label is unique."""
         self.doubt = ""
-        """One line about labels that are hardly classes, such as the numbers of an id column; empty for others."""
+        """Warning about labels that are hardly classes, such as the numbers of an id column; else empty."""
 
     def with_names(self, names: Sequence[str], origin: str) -> "Classification":
-        """Return this task with these classes, in this order; ``origin`` says in messages whose they are."""
+        """Return this task with these classes in this order; ``origin`` names their owner in messages."""
         task = type(self)(Labels(*names))
         task.origin = f"{origin}: {listed((shortened(name, 40) for name in names), SHOWN)}"
         return task
 
     def with_labels(self, records: Iterable[Record], split: str = "training") -> "Classification":
-        """Return this task with all classes that occur, in the order of their numbers or names."""
+        """Return this task with all classes that occur, sorted by number or name."""
         counts: Counter[str] = Counter()
         columns: list[str] = []
         for record in records:
@@ -69,7 +68,7 @@ class Classification(Task):
         return task
 
     def check_trainable(self) -> None:
-        """Refuse classes nearly all of which occur once, such as the numbers of an id column: none can be learned."""
+        """Raise an error if nearly every class occurs once, such as the numbers of an id column."""
         if self.doubt and self.alone >= REFUSED:
             raise ValueError(f"{self.name}: {self.doubt}")
 
@@ -79,7 +78,7 @@ class Classification(Task):
         if self.labels is None:
             yield Example(text, value, value, record.where)
             return
-        # By name alone: here a class that is called "1" need not be number 1.
+        # Labels are found by name only: a class called "1" need not be number 1.
         number = self.labels.find(value)
         if number is None:
             raise ValueError(f"{record.where}: label {shortened(repr(value))} does not occur in {self.origin}")
@@ -93,13 +92,13 @@ class Classification(Task):
 
 
 def _order(name: str) -> tuple[bool, int, str]:
-    """Return a key that sorts numbers by their size, before other names."""
+    """Return a sort key that puts numbers first, by size."""
     number = whole_number(name)
     return number is None, number or 0, name
 
 
 class ListOps(Classification):
-    """Nested lists of operations on digits: the answer is a digit, so there are always ten classes."""
+    """Nested lists of operations on digits (ListOps). The answer is a digit, so there are always ten classes."""
 
     name = "listops"
     columns = {"text": ("Source", "source"), "label": ("Target", "target")}  # noqa: RUF012

@@ -1,6 +1,7 @@
-"""A split of a source as token ids on disk: made once, read as often as wanted."""
+"""Encode a split as token ids on disk, once, and read it as often as needed."""
 
 import contextlib
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ CHUNK = 1000
 
 @dataclass(frozen=True)
 class Limits:
-    """How long texts may be, in tokens, the end token included; and what is done with longer ones."""
+    """Maximum lengths of texts in tokens, the end token included, and the treatment of longer texts."""
 
     source: int
     target: int
@@ -27,23 +28,23 @@ class Limits:
 
 @dataclass
 class Counts:
-    """What happened to the examples on the way."""
+    """Counts of encoded, shortened and omitted examples."""
 
     examples: int = 0
-    """Those that are left."""
+    """Examples that were kept."""
     truncated: int = 0
     dropped: int = 0
-    """Too long, where these are dropped."""
+    """Examples that were too long, if these are dropped."""
     not_trained: int = 0
-    """Those that a task has for evaluation only, left out of training."""
+    """Examples for evaluation only, which are left out of training."""
     tokens: int = 0
     unknown: int = 0
-    """Tokens that the vocabulary does not have."""
+    """Tokens that are not in the vocabulary."""
 
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """The two sides of all examples, ``source`` being empty texts where a task has none; and what was left out."""
+    """Encoded sources and targets of a split, with counts; sources are empty if the task has none."""
 
     source: encoded.Encoded
     target: encoded.Encoded
@@ -52,7 +53,7 @@ class EncodedSplit:
 
 
 def examples(task: Task, source: Source, split: str, training: bool = False) -> Iterator[Example]:
-    """The examples of a split that are for training, or those that are for evaluation, one at a time."""
+    """Yield the examples of a split that are for training, or those that are for evaluation."""
     for record in source.read(split):
         for example in task.examples(record):
             if example.trained if training else example.evaluated:
@@ -62,10 +63,9 @@ def examples(task: Task, source: Source, split: str, training: bool = False) -> 
 def encode(
     task: Task, source: Source, split: str, tokenizer: Any, limits: Limits, training: bool = True
 ) -> EncodedSplit:
-    """Encode a split, or find it encoded.
+    """Encode a split, or load it from the cache.
 
-    Language modelling keeps texts whole, since they are cut when they are packed; a classifier's target is the number
-    of the class.
+    Texts for language modelling stay whole, because packing cuts them. A classifier's target is the class number.
     """
     vocabulary = cache.key(tokenizer.backend_tokenizer.to_str())
     labels = getattr(getattr(task, "labels", None), "names", "")
@@ -83,7 +83,7 @@ def encode(
                 targets.add(written)
         (folder / "counts.json").write_text(json.dumps(asdict(counts)))
 
-    folder = cache.made_once("encoded", name, make)
+    folder = cache.cached_folder("encoded", name, make)
     counts = read_dataclass(Counts, folder / "counts.json", f"is damaged; delete {folder}, and it is made again")
     return EncodedSplit(encoded.Encoded(folder, "source"), encoded.Encoded(folder, "target"), counts, folder)
 
@@ -93,7 +93,7 @@ def _encoded(
 ) -> Iterator[tuple[list[int], list[int]]]:
     whole = task.kind in ("causal-lm", "span-corruption")
     every = (example for record in source.read(split) for example in task.examples(record))
-    for chunk in _chunks(every):
+    while chunk := list(itertools.islice(every, CHUNK)):
         kept = [example for example in chunk if (example.trained if training else example.evaluated)]
         counts.not_trained += sum(not example.trained for example in chunk) if training else 0
         if not kept:
@@ -116,7 +116,7 @@ def _encoded(
 
 
 def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
-    """Ids with the end token; nothing at all for an empty text."""
+    """Return token ids with the end token; an empty text has no ids."""
     found = tokenizer(texts).input_ids
     return [ids if text else [] for text, ids in zip(texts, found, strict=True)]
 
@@ -129,18 +129,7 @@ def _limited(
     if limits.over_long == "drop":
         return None
     counts.truncated += 1
-    # The end token stays the last one: a text without it would ask the model to go on.
+    # Keep the end token last: without it, the model would be asked to continue the text.
     read = read if len(read) <= limits.source else [*read[: limits.source - 1], end]
     written = written if len(written) <= limits.target else [*written[: limits.target - 1], end]
     return read, written
-
-
-def _chunks(items: Iterator[Example]) -> Iterator[list[Example]]:
-    chunk: list[Example] = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

@@ -1,4 +1,4 @@
-"""GLUE as T5 writes it: the name of the task, then every field with its name; the answer is the label as a word."""
+"""The tasks of GLUE in T5's form: the task's name, then all fields with their names; the answer is a word."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,15 +10,20 @@ from synthattn.tasks.base import Example, Task
 from synthattn.tasks.labels import Labels
 
 
-class Labelled(Task):
-    """A task of named fields and one of some labels."""
+class BenchmarkTask(Task):
+    """Base class of the tasks of GLUE and SuperGLUE, whose test labels are not public."""
 
     chooses = True
-    scored_on = ("validation",)  # the labels of the test split are not public
+    scored_on = ("validation",)
 
-    prefix: str
+
+class LabelledTask(BenchmarkTask):
+    """Base class of tasks that assign a label to named fields."""
+
+    prefix = ""
+    """The first word of the text; the task's name by default."""
     fields: tuple[str, ...]
-    """In the order in which T5 writes them."""
+    """Names of the fields in T5's order."""
     labels: Labels
 
     def reads(self) -> dict[str, tuple[str, ...]]:
@@ -39,7 +44,7 @@ class Labelled(Task):
 
     def _joined(self, texts: Sequence[str]) -> str:
         parts = [f"{name}: {' '.join(text.split())}" for name, text in zip(self.fields, texts, strict=True)]
-        return " ".join([self.prefix, *parts])
+        return " ".join([self.prefix or self.name, *parts])
 
     def parse(self, text: str, example: Example) -> int | None:
         return self.labels.parse(text)
@@ -51,9 +56,8 @@ class Labelled(Task):
 LABEL = ("gold_label", "class", "is_duplicate", "quality", "Quality")
 
 
-class Cola(Labelled):
+class Cola(LabelledTask):
     name = "cola"
-    prefix = "cola"
     fields = ("sentence",)
     columns = {"label": LABEL}  # noqa: RUF012
     labels = Labels("unacceptable", "acceptable")
@@ -62,17 +66,15 @@ class Cola(Labelled):
         return (Matthews(),)
 
 
-class Sst2(Labelled):
+class Sst2(LabelledTask):
     name = "sst2"
-    prefix = "sst2"
     fields = ("sentence",)
     columns = {"sentence": ("text",), "label": LABEL}  # noqa: RUF012
     labels = Labels("negative", "positive")
 
 
-class Mrpc(Labelled):
+class Mrpc(LabelledTask):
     name = "mrpc"
-    prefix = "mrpc"
     fields = ("sentence1", "sentence2")
     columns = {"label": LABEL}  # noqa: RUF012
     labels = Labels("not_equivalent", "equivalent")
@@ -81,9 +83,8 @@ class Mrpc(Labelled):
         return F1(), Accuracy()
 
 
-class Qqp(Labelled):
+class Qqp(LabelledTask):
     name = "qqp"
-    prefix = "qqp"
     fields = ("question1", "question2")
     columns = {"label": LABEL}  # noqa: RUF012
     labels = Labels("not_duplicate", "duplicate")
@@ -92,43 +93,36 @@ class Qqp(Labelled):
         return F1(), Accuracy()
 
 
-class Mnli(Labelled):
+class Mnli(LabelledTask):
     name = "mnli"
-    prefix = "mnli"
     fields = ("hypothesis", "premise")
     columns = {"hypothesis": ("sentence2",), "premise": ("sentence1",), "label": LABEL}  # noqa: RUF012
     labels = Labels("entailment", "neutral", "contradiction")
 
 
-class Qnli(Labelled):
+class Qnli(LabelledTask):
     name = "qnli"
-    prefix = "qnli"
     fields = ("question", "sentence")
     columns = {"label": LABEL}  # noqa: RUF012
     labels = Labels("entailment", "not_entailment")
 
 
-class Rte(Labelled):
+class Rte(LabelledTask):
     name = "rte"
-    prefix = "rte"
     fields = ("sentence1", "sentence2")
     columns = {"sentence1": ("premise",), "sentence2": ("hypothesis",), "label": LABEL}  # noqa: RUF012
     labels = Labels("entailment", "not_entailment")
 
 
-class Wnli(Labelled):
+class Wnli(LabelledTask):
     name = "wnli"
-    prefix = "wnli"
     fields = ("sentence1", "sentence2")
     columns = {"label": LABEL}  # noqa: RUF012
     labels = Labels("not_entailment", "entailment")
 
 
-class Stsb(Task):
-    """Similarity from 0 to 5, rounded to fifths and written as a number, as T5 does."""
-
-    chooses = True
-    scored_on = ("validation",)  # the labels of the test split are not public
+class Stsb(BenchmarkTask):
+    """Similarity of two sentences from 0 to 5 (STS-B), rounded to fifths and written as a number, as in T5."""
 
     name = "stsb"
     columns = {"score": ("label", "similarity_score", "similarity")}  # noqa: RUF012
@@ -145,7 +139,7 @@ class Stsb(Task):
         if not 0.0 <= score <= 5.0:
             raise ValueError(f"{record.where}: score must be a number from 0 to 5, got {value!r}")
         first, second = (" ".join(self.text(record, name).split()) for name in ("sentence1", "sentence2"))
-        # The nearest fifth: 21 words in place of as many as there are numbers.
+        # Rounding to fifths leaves 21 words, as in T5.
         yield Example(
             f"stsb sentence1: {first} sentence2: {second}", f"{round(score * 5) / 5:.1f}", score, record.where
         )

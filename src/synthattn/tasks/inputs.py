@@ -1,4 +1,4 @@
-"""Encoded examples as models take them: one class for each kind of task, and the batches of a whole run."""
+"""Encoded examples as model inputs, one class per kind of task, and the batches of a whole run."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -17,24 +17,24 @@ from synthattn.tasks.encoding import EncodedSplit
 from synthattn.tasks.mixing import MixedOrder
 
 IGNORED = -100
-"""The label of a place at which nothing is to be predicted."""
+"""The label of a position without a prediction."""
 
 START = PADDING = 0
-"""T5's ids: what a decoder reads first is the padding token."""
+"""T5's ids: a decoder starts from the padding token."""
 
 Ids = NDArray[np.int64]
 Item = tuple[Ids, ...]
 Key = tuple[int, int, bool]
-"""Of an example: the epoch, its number, and whether it counts; False for one that only fills a place."""
+"""The epoch and index of an example, and whether it counts; False for one that only fills a batch."""
 
 
 class Inputs(Dataset[Item]):
-    """Examples by number. An example may depend on the epoch, as those of span corruption do."""
+    """Base class of model inputs by index. An example may depend on the epoch, as in span corruption."""
 
     lengths: Ids
-    """Tokens of each example, for batches of about the same size; of two texts the longer one: both are padded."""
+    """Tokens of each example for batching; the longer text counts where there are two."""
     order: Order | None = None
-    """Which examples make an epoch; all of them unless given."""
+    """Function that chooses the examples of an epoch; None means all."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -45,11 +45,11 @@ class Inputs(Dataset[Item]):
         return item if counts else (*item[:-1], np.full_like(item[-1], IGNORED))
 
     def item(self, epoch: int, n: int) -> Item:
-        """What is read, and last what is to be predicted."""
+        """Return the arrays of an example: the input first, the labels last."""
         raise NotImplementedError
 
     def collate(self, items: Sequence[Item]) -> dict[str, Tensor]:
-        """A batch, padded on the right."""
+        """Return a batch that is padded on the right."""
         read = pad([item[0] for item in items], PADDING)
         lengths = np.array([len(item[0]) for item in items])
         mask = np.arange(read.shape[1]) < lengths[:, None]
@@ -64,8 +64,8 @@ class Inputs(Dataset[Item]):
         return self.collate([self[epoch, n, True] for n in numbers])
 
 
-class Pairs(Inputs):
-    """A text to read and a text to write."""
+class PairInputs(Inputs):
+    """Pairs of a text to read and a text to write."""
 
     def __init__(self, split: EncodedSplit, limit: int | None = None) -> None:
         self.source, self.target = split.source, split.target
@@ -75,8 +75,8 @@ class Pairs(Inputs):
         return self.source[n], self.target[n]
 
 
-class Texts(Inputs):
-    """Texts to continue: every token is predicted from those before it, the first one from the start token."""
+class TextInputs(Inputs):
+    """Texts for language modelling: each token is predicted from the tokens before it."""
 
     def __init__(self, texts: Pieces, limit: int | None = None) -> None:
         self.texts = texts
@@ -87,8 +87,8 @@ class Texts(Inputs):
         return np.append(START, text), np.append(IGNORED, text)
 
 
-class Spans(Inputs):
-    """Texts with parts left out, which are to be written: others in every epoch."""
+class SpanInputs(Inputs):
+    """Texts with hidden spans, which are the labels; the spans change with every epoch."""
 
     def __init__(
         self, texts: Packed, first_sentinel: int, end: int, seed: int, density: float, mean_span: float
@@ -103,8 +103,8 @@ class Spans(Inputs):
         return corrupt(text, mask, self.first_sentinel, self.end)
 
 
-class Classes(Inputs):
-    """A text to read and the number of its class."""
+class ClassInputs(Inputs):
+    """Texts to read, each with the number of its class."""
 
     def __init__(self, split: EncodedSplit, limit: int | None = None) -> None:
         self.source, self.target = split.source, split.target
@@ -118,8 +118,8 @@ class Classes(Inputs):
         return {**batch, "labels": batch["labels"].squeeze(1)}
 
 
-class Mixed(Inputs):
-    """Several tasks as one, in proportion to their sizes, none counting as larger than ``limit``."""
+class MixedInputs(Inputs):
+    """Several tasks mixed in proportion to their sizes, which count as ``limit`` at most."""
 
     def __init__(self, parts: Sequence[Inputs], limit: int | None) -> None:
         self.parts = list(parts)
@@ -133,10 +133,10 @@ class Mixed(Inputs):
         return self.parts[part].item(epoch, n - int(self.starts[part]))
 
 
-def spans(
+def span_inputs(
     texts: Encoded, inputs: int, tokenizer: Any, seed: int, density: float = 0.15, mean_span: float = 3.0
-) -> Spans:
-    """Span corruption of packed texts, such that inputs have at most ``inputs`` tokens."""
+) -> SpanInputs:
+    """Return inputs for span corruption of packed texts, with at most ``inputs`` tokens each."""
     length, answer = text_length(inputs, density, mean_span)
     sentinels = round(round(length * density) / mean_span)  # rounded twice, as in noise_mask
     if sentinels > 100:
@@ -145,25 +145,25 @@ def spans(
         )
     if answer > inputs:
         raise ValueError(f"answers of span corruption would have {answer} tokens, the model takes {inputs}")
-    return Spans(
+    return SpanInputs(
         Packed(texts, length), tokenizer.convert_tokens_to_ids("<extra_id_0>"), tokenizer.eos_token_id, seed, density,
         mean_span,
     )  # fmt: skip
 
 
 class RunBatches:
-    """The batches of a whole run, epoch after epoch: what ``torch.utils.data.DataLoader`` takes as batch sampler.
+    """Batch sampler for ``torch.utils.data.DataLoader`` that yields the batches of all epochs of a run.
 
     Args:
-        batches: those of an epoch.
-        count: how many in all.
-        rank: which of the processes this is: each takes its share of every batch.
-        world: how many processes there are.
+        batches: the batches of one epoch.
+        count: total number of batches.
+        rank: index of this process; each process takes its share of every batch.
+        world: number of processes.
     """
 
     def __init__(self, batches: TokenBatches, count: int, rank: int = 0, world: int = 1) -> None:
         self.batches, self.count, self.rank, self.world = batches, count, rank, world
-        self._whole: list[tuple[int, int]] = []  # batches and tokens of epochs that were counted
+        self._whole: list[tuple[int, int]] = []  # batches and tokens of each epoch that was counted
 
     def __len__(self) -> int:
         return self.count
@@ -174,14 +174,14 @@ class RunBatches:
         while left:
             self.batches.set_epoch(epoch)
             for batch in self.batches.batches()[:left]:
-                # A process for which nothing is left computes an example that does not count: all must take part.
+                # All processes must take part: one without an example computes an example that does not count.
                 mine = batch[self.rank :: self.world]
                 yield [(epoch, n, True) for n in mine] or [(epoch, batch[0], False)]
                 left -= 1
             epoch += 1
 
     def until(self, tokens: int) -> int:
-        """How many batches have that many tokens."""
+        """Return the number of batches that hold this many tokens."""
         seen = count = epoch = 0
         while seen < tokens:
             self.batches.set_epoch(epoch)
@@ -194,7 +194,7 @@ class RunBatches:
         return count
 
     def seen(self, count: int) -> tuple[int, float]:
-        """Tokens in the first batches, and epochs that these are."""
+        """Return the number of tokens and of epochs in the first ``count`` batches."""
         tokens, left = 0, count
         for length, inside in self._whole:
             if left < length:

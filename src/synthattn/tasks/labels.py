@@ -1,4 +1,4 @@
-"""Names of classes, and the ways in which files write them."""
+"""Names of classes, in the ways in which files write them."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from synthattn.messages import shortened, suggestion
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that a text of decimal digits is; None for any other text."""
-    # Beyond some thousand digits, Python refuses to convert them.
+    """Return the number that a text of decimal digits means; None for any other text."""
+    # Python refuses to convert several thousand digits.
     return int(text) if text.isdecimal() and len(text) <= 100 else None
 
 
@@ -19,7 +19,7 @@ class Labels:
 
     def __init__(self, *names: str) -> None:
         self.names = names
-        # Of names that are equal, the first one counts.
+        # If names are equal, the first one counts.
         self._numbers = {name: n for n, name in reversed(list(enumerate(names)))}
         self._lowered = {name.lower(): n for n, name in reversed(list(enumerate(names)))}
 
@@ -27,11 +27,11 @@ class Labels:
         return len(self.names)
 
     def find(self, name: str) -> int | None:
-        """Return the number of the class with exactly this name, None where there is none."""
+        """Return the number of the class with exactly this name; None if there is none."""
         return self._numbers.get(name)
 
     def number(self, value: Any, where: str) -> int:
-        """Return the number of the class that a file's value stands for."""
+        """Return the number of the class that a value in a file means."""
         if isinstance(value, bool) and len(self.names) == 2:
             return int(value)
         text = str(value).strip()
@@ -41,7 +41,7 @@ class Labels:
         raise ValueError(f"{where}: unknown label {shortened(repr(value))}{suggestion(text, self.names)}")
 
     def parse(self, text: str) -> int | None:
-        """Return the class that a generated text names, None where it names none."""
+        """Return the class that a generated text names; None if it names none."""
         return self.find(text.strip())
 
     def _written_as_number(self, text: str) -> int | None:

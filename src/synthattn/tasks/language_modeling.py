@@ -1,4 +1,4 @@
-"""Tasks without an answer: the text itself is what is predicted."""
+"""Language modelling tasks, in which the text itself is predicted."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from synthattn.tasks.base import Example, Task
 
 @dataclass(frozen=True)
 class Size:
-    """What perplexities are divided by."""
+    """Numbers of words and bytes of a text, the denominators of perplexities."""
 
     words: int
     bytes: int
@@ -22,7 +22,7 @@ class Size:
 
 
 class LanguageModeling(Task):
-    """Each token from those before it; texts follow each other, and are cut where the longest input ends."""
+    """Predict each token from the tokens before it; texts are concatenated and cut at the longest input."""
 
     name = "language-modeling"
     kind = "causal-lm"
@@ -38,16 +38,16 @@ class LanguageModeling(Task):
 
 
 class SentenceModeling(LanguageModeling):
-    """Each token from those before it, every text on its own."""
+    """Predict each token from the tokens before it; every text stands by itself."""
 
     name = "sentence-modeling"
     packed = False
 
 
 class SpanCorruption(LanguageModeling):
-    """T5's masked language modelling: spans are left out of a text and named by sentinels; the answer is what they hid.
+    """Predict hidden spans of a text, T5's masked language modelling.
 
-    The text is corrupted as tokens, when batches are made: see :mod:`synthattn.data.spans`.
+    Tokens are hidden when batches are made, see :mod:`synthattn.data.spans`.
     """
 
     name = "span-corruption"

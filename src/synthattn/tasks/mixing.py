@@ -1,4 +1,4 @@
-"""Several tasks as one, as the paper co-trains GLUE and SuperGLUE: in proportion to their sizes, up to a limit."""
+"""Mix several tasks in proportion to their sizes, up to a limit, as the paper co-trains GLUE and SuperGLUE."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 
 class MixedOrder:
-    """Which examples make an epoch, of tasks whose examples are numbered one task after the other.
+    """Order of the examples of an epoch; examples are numbered one task after the other.
 
-    An epoch has of each task as many examples as the task has, at most ``limit``, as in T5's mixing by proportion; but
-    exactly so many, where T5 draws them. A large task is gone through over several epochs, in shuffled rounds.
+    An epoch holds all examples of each task, but at most ``limit``. T5 draws the same number only on average. A task
+    with more than ``limit`` examples is read over several epochs, in shuffled rounds.
     """
 
     def __init__(self, sizes: Sequence[int], limit: int | None) -> None:
@@ -25,7 +25,7 @@ class MixedOrder:
 
     @property
     def shares(self) -> list[float]:
-        """Of each task in an epoch."""
+        """Share of each task in an epoch."""
         counts = [self._count(size) for size in self.sizes]
         return [count / sum(counts) for count in counts]
 
@@ -42,7 +42,7 @@ class MixedOrder:
         return size if self.limit is None else min(size, self.limit)
 
     def _part(self, task: int, size: int, seed: int, epoch: int) -> NDArray[np.int64]:
-        """Examples ``epoch * count`` to ``(epoch + 1) * count`` of the endless shuffled rounds."""
+        """Return examples ``epoch * count`` to ``(epoch + 1) * count`` of the endless shuffled rounds."""
         count = self._count(size)
         first, last = epoch * count // size, ((epoch + 1) * count - 1) // size
         rounds = [np.random.default_rng([seed, task, n]).permutation(size) for n in range(first, last + 1)]

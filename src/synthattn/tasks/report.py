@@ -1,7 +1,8 @@
-"""What a source holds for a task, and all that is wrong with it."""
+"""Report the content of a source for a task, and all problems with it."""
 
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from synthattn.data.batching import TokenBatches
-from synthattn.data.source import Source
+from synthattn.data.source import Record, Source, WrappedSource
 from synthattn.data.tokenizers import TokenizerKind, cached_tokenizer
 from synthattn.tasks.base import Example, Task
 from synthattn.tasks.classification import Classification
@@ -20,7 +21,7 @@ SHOWN = 3
 
 @dataclass
 class Lengths:
-    """In tokens."""
+    """Summary of text lengths in tokens."""
 
     mean: float
     median: int
@@ -35,7 +36,7 @@ class Lengths:
 
 @dataclass
 class SplitReport:
-    """One split."""
+    """Counts, problems and lengths of one split."""
 
     name: str
     records: int = 0
@@ -43,9 +44,9 @@ class SplitReport:
     problems: int = 0
     first_problems: list[str] = field(default_factory=list)
     repeated: int = 0
-    """Examples that this split has more than once."""
+    """Examples that occur more than once in this split."""
     also_in_train: int = 0
-    """Examples that the training split has as well."""
+    """Examples that also occur in the training split."""
     source: Lengths | None = None
     target: Lengths | None = None
     truncated: int = 0
@@ -56,7 +57,7 @@ class SplitReport:
 
 @dataclass
 class Report:
-    """A source, as a task sees it."""
+    """Report on a source, as a task reads it."""
 
     source: str
     task: str
@@ -66,13 +67,13 @@ class Report:
     vocabulary: int
     tokenizer: str
     shown: list[tuple[str, str, list[str], list[str]]]
-    """A few examples: source and target as texts, and as tokens."""
+    """A few examples: source and target as texts and as tokens."""
     labels: dict[str, int] = field(default_factory=dict)
-    """How often each class occurs in the training split."""
+    """Number of training examples of each class."""
 
     @property
     def complaints(self) -> list[str]:
-        """All that a user should know before training, one line each."""
+        """All remarks that a user should read before training, one line each."""
         found = list(self.notes)
         for split in self.splits:
             found += split.first_problems
@@ -88,14 +89,14 @@ class Report:
         return found
 
 
-class _Tolerant:
-    """A source without the records that a task cannot use, which are counted instead."""
+class _UsableRecords(WrappedSource):
+    """A source without the records that a task cannot use."""
 
-    def __init__(self, source: Source, task: Task, report: dict[str, SplitReport]) -> None:
-        self.source, self.task, self.report = source, task, report
-        self.name, self.splits, self.notes = source.name, source.splits, source.notes
+    def __init__(self, source: Source, task: Task) -> None:
+        super().__init__(source)
+        self.task = task
 
-    def read(self, split: str) -> Iterator[Any]:
+    def read(self, split: str) -> Iterator[Record]:
         for record in self.source.read(split):
             try:
                 for _ in self.task.examples(record):
@@ -116,21 +117,19 @@ def examine(
     limits: Limits | None = None,
     batch_tokens: int = 4096,
 ) -> Report:
-    """Read all splits, train a tokenizer on the first, and look at everything as a model would see it."""
+    """Read all splits, train a tokenizer on the first, and measure the data as a model would see it."""
     limits = limits or Limits(512, 512)
     train = "train" if "train" in source.splits else source.splits[0]
     if isinstance(task, Classification):
         task = task.with_labels(source.read(train))
     order = [train, *(split for split in source.splits if split != train)]
-    reports: dict[str, SplitReport] = {}
     in_train: set[int] = set()
-    for name in order:
-        reports[name] = _count(source, task, name, in_train, is_train=name == train)
-    usable = _Tolerant(source, task, reports)
+    reports = [_count(source, task, name, in_train, is_train=name == train) for name in order]
+    usable = _UsableRecords(source, task)
     texts = (text for e in examples(task, usable, train) for text in (e.source, e.target) if text)
     trained, _ = cached_tokenizer(tokenizer, texts, vocab_size, usable.fingerprint(), task.name)
-    for name in order:
-        _measure(reports[name], usable, task, trained, limits, batch_tokens)
+    for report in reports:
+        _measure(report, usable, task, trained, limits, batch_tokens)
     shown = [
         (e.source, e.target, trained.tokenize(e.source), trained.tokenize(e.target))
         for e in itertools.islice(examples(task, usable, train), SHOWN)
@@ -140,7 +139,7 @@ def examine(
         task.name,
         source.fingerprint(),
         [*source.notes, *([task.doubt] if isinstance(task, Classification) and task.doubt else [])],
-        [reports[name] for name in order],
+        reports,
         len(trained),
         tokenizer,
         shown,
@@ -172,13 +171,13 @@ def _count(source: Source, task: Task, split: str, in_train: set[int], is_train:
 
 
 def _mark(example: Example) -> int:
-    """Eight bytes that stand for an example: sets of these stay small."""
+    """Return a hash of eight bytes for an example, so that sets of them stay small."""
     text = f"{example.source}\x1f{example.target}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
 def _measure(
-    report: SplitReport, source: _Tolerant, task: Task, tokenizer: Any, limits: Limits, batch_tokens: int
+    report: SplitReport, source: Source, task: Task, tokenizer: Any, limits: Limits, batch_tokens: int
 ) -> None:
     if report.examples == 0:
         return
@@ -195,10 +194,7 @@ def _measure(
         report.padding_share = TokenBatches(longer, max(batch_tokens, int(longer.max())), seed=0).padding_share()
 
 
-def _labels(task: Task, source: _Tolerant, train: str) -> dict[str, int]:
+def _labels(task: Task, source: Source, train: str) -> dict[str, int]:
     if not hasattr(task, "labels"):
         return {}
-    counts: dict[str, int] = {}
-    for example in examples(task, source, train):
-        counts[example.target] = counts.get(example.target, 0) + 1
-    return dict(sorted(counts.items()))
+    return dict(sorted(Counter(example.target for example in examples(task, source, train)).items()))

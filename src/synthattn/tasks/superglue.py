@@ -1,4 +1,4 @@
-"""SuperGLUE as T5 writes it."""
+"""The tasks of SuperGLUE in T5's form."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -9,25 +9,23 @@ from synthattn.metrics.base import Metric
 from synthattn.metrics.classification import Accuracy, MacroF1
 from synthattn.metrics.multirc import MultiRcExactMatch, MultiRcF1
 from synthattn.metrics.record import ReCoRDExactMatch, ReCoRDF1
-from synthattn.tasks.base import Example, Task
-from synthattn.tasks.glue import Labelled
+from synthattn.tasks.base import Example
+from synthattn.tasks.glue import BenchmarkTask, LabelledTask
 from synthattn.tasks.labels import Labels
 
 TRUTH = Labels("False", "True")
 SPANS = ("span1_text", "span2_text", "span2_index")
-"""What WSC says about the noun and the pronoun."""
+"""Fields of WSC for the noun and the pronoun."""
 
 
-class BoolQ(Labelled):
+class BoolQ(LabelledTask):
     name = "boolq"
-    prefix = "boolq"
     fields = ("passage", "question")
     labels = TRUTH
 
 
-class Cb(Labelled):
+class Cb(LabelledTask):
     name = "cb"
-    prefix = "cb"
     fields = ("hypothesis", "premise")
     labels = Labels("entailment", "contradiction", "neutral")
 
@@ -35,15 +33,14 @@ class Cb(Labelled):
         return MacroF1(), Accuracy()
 
 
-class Copa(Labelled):
+class Copa(LabelledTask):
     name = "copa"
-    prefix = "copa"
     fields = ("choice1", "choice2", "premise", "question")
     labels = Labels("choice1", "choice2")
 
 
-class SuperGlueRte(Labelled):
-    """The same sentences as in GLUE under other names, which T5 writes."""
+class SuperGlueRte(LabelledTask):
+    """Entailment of two sentences, with T5's names for the fields, which differ from those of GLUE."""
 
     name = "superglue-rte"
     prefix = "rte"
@@ -52,11 +49,10 @@ class SuperGlueRte(Labelled):
     labels = Labels("entailment", "not_entailment")
 
 
-class Wic(Labelled):
-    """Whether a word means the same in two sentences. T5 also writes the part of speech where the data has it."""
+class Wic(LabelledTask):
+    """Decide if a word has one meaning in two sentences. T5 adds the part of speech where the data has it."""
 
     name = "wic"
-    prefix = "wic"
     fields = ("sentence1", "sentence2", "word")
     labels = TRUTH
 
@@ -73,16 +69,12 @@ class Wic(Labelled):
         return super().form().replace("wic ", "wic [pos: ...] ", 1)
 
 
-class Wsc(Task):
-    """Which noun a pronoun stands for: the pronoun is marked by asterisks, the answer is the noun.
+class Wsc(BenchmarkTask):
+    """Name the noun that a pronoun refers to; asterisks mark the pronoun.
 
-    Only examples in which the noun in question is the right one can be trained on, since otherwise the right one is not
-    given; all are evaluated. A prediction counts as "yes" if it names the noun in question, up to articles and other
-    words around it.
+    Training uses only examples whose given noun is right, because the data does not name the right one otherwise. All
+    examples are evaluated. A prediction means "yes" if it names the given noun, apart from articles and other words.
     """
-
-    chooses = True
-    scored_on = ("validation",)  # the labels of the test split are not public
 
     name = "wsc"
 
@@ -96,7 +88,7 @@ class Wsc(Task):
         marked = list(words)
         if not isinstance(index, int) or not 0 <= index <= len(words) - len(pronoun):
             raise ValueError(f"{record.where}: span2_index={index} is outside of the {len(words)} words of the text")
-        # Punctuation may cling to the last word of the pronoun.
+        # The last word of the pronoun may end in punctuation.
         last = index + len(pronoun) - 1
         core = re.match(r"(\W*)(.*?)(\W*)$", marked[last])
         assert core is not None
@@ -118,7 +110,7 @@ class Wsc(Task):
         return (Accuracy(),)
 
     def _spans(self, record: Record) -> dict[str, Any]:
-        # The hub has the spans as fields of their own.
+        # The data set of the hub has the spans as separate fields.
         found = record.fields.get("target", record.fields)
         missing = [n for n in SPANS if not isinstance(found, dict) or n not in found]
         if missing:
@@ -135,11 +127,8 @@ def _content(text: str) -> list[str]:
     return [word for word in words if word and word not in ARTICLES] or [w for w in words if w]
 
 
-class MultiRc(Task):
-    """Whether an answer to a question about a text is right; any number of a question's answers may be."""
-
-    chooses = True
-    scored_on = ("validation",)  # the labels of the test split are not public
+class MultiRc(BenchmarkTask):
+    """Decide if an answer to a question about a text is right; a question may have several right answers."""
 
     name = "multirc"
 
@@ -151,7 +140,7 @@ class MultiRc(Task):
         if isinstance(passage, dict):
             yield from self._nested(record, passage)
             return
-        # The hub has one record for each answer.
+        # The data set of the hub has one record per answer.
         idx = record.fields.get("idx", record.where)
         if isinstance(idx, dict):  # numbers of the paragraph, the question and the answer
             idx = {name: number for name, number in idx.items() if name != "answer"}
@@ -196,11 +185,8 @@ class MultiRc(Task):
         return " ".join(re.sub(r"</?b>", "", text.replace("<br>", " ")).split())
 
 
-class ReCoRD(Task):
-    """Which entity of a text fills the gap in a sentence; several ways to write it are right."""
-
-    chooses = True
-    scored_on = ("validation",)  # the labels of the test split are not public
+class ReCoRD(BenchmarkTask):
+    """Name the entity of a text that fills the gap in a sentence; several spellings are right."""
 
     name = "record"
 
@@ -219,7 +205,7 @@ class ReCoRD(Task):
     def _nested(self, record: Record, passage: dict[str, Any]) -> Iterable[Example]:
         try:
             text = passage["text"]
-            # The ends of spans are inclusive.
+            # Spans include their ends.
             spans = sorted(passage["entities"], key=lambda span: span["start"])
             entities = list(dict.fromkeys(text[span["start"] : span["end"] + 1] for span in spans))
             for question in record.fields["qas"]:
@@ -231,7 +217,7 @@ class ReCoRD(Task):
     def _questions(
         self, record: Record, passage: str, entities: list[str], query: str, answers: list[str]
     ) -> Iterable[Example]:
-        """One example for each answer to train on, of which one is evaluated against all."""
+        """Yield one training example per answer; the first one is evaluated against all answers."""
         source = f"record query: {' '.join(query.split())} entities: {', '.join(entities)} passage: {passage}"
         distinct = list(dict.fromkeys(answers))
         if not distinct:

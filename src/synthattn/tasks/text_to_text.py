@@ -1,4 +1,4 @@
-"""Tasks whose answer is a text of its own: translation, summarisation, dialogue."""
+"""Tasks that answer with a text: translation, summarisation and dialogue."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,18 +11,19 @@ from synthattn.metrics.cider import CiderD
 from synthattn.metrics.meteor import Meteor
 from synthattn.metrics.rouge import Rouge
 from synthattn.tasks.base import Example, Task
+from synthattn.tasks.trivial import TrivialSystem, constant_answer, copied_source, first_words
 
 
 class Translation(Task):
-    """From one language to another; the columns of parallel files are named by their endings.
+    """Translate a text; the endings of parallel files name the columns.
 
-    Without a choice of columns, English is translated into the other language.
+    By default, English is translated into the other language.
     """
 
     name = "translation"
 
     def reads(self) -> dict[str, tuple[str, ...]]:
-        return {"source": (), "target": ()}  # a record without them has two columns, which are both read
+        return {"source": (), "target": ()}  # a record without these has two columns, and both are read
 
     def examples(self, record: Record) -> Iterable[Example]:
         source, target = self._columns(record)
@@ -31,6 +32,9 @@ class Translation(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return Bleu(), TokenizedBleu(), ChrF()
+
+    def trivial_system(self, learned: Sequence[Example]) -> TrivialSystem:
+        return copied_source()
 
     def _columns(self, record: Record) -> tuple[str, str]:
         fields = record.fields
@@ -46,12 +50,12 @@ class Translation(Task):
 
 
 def _line(task: Task, record: Record, name: str) -> str:
-    """A text as one line: tokenizers and BLEU take line breaks for spaces anyway."""
+    """Return a text as one line; tokenizers and BLEU treat line breaks as spaces anyway."""
     return " ".join(task.text(record, name).split())
 
 
 class Summarization(Task):
-    """A long text to a short one. Where a summary has several lines, each is a sentence of its own for ROUGE-Lsum."""
+    """Summarise a text. If a summary has several lines, each is one sentence for ROUGE-Lsum."""
 
     name = "summarization"
     columns = {  # noqa: RUF012
@@ -72,9 +76,12 @@ class Summarization(Task):
     def metrics(self) -> Sequence[Metric]:
         return [Rouge(kind) for kind in ("rouge1", "rouge2", "rougeL", "rougeLsum")]
 
+    def trivial_system(self, learned: Sequence[Example]) -> TrivialSystem:
+        return first_words(learned, self.prefix)
+
 
 class Dialogue(Task):
-    """What is known of the speaker and what was said before, to the reply."""
+    """Reply to the last turns of a dialogue, given facts about the speaker."""
 
     name = "dialogue"
     columns = {  # noqa: RUF012
@@ -101,10 +108,13 @@ class Dialogue(Task):
     def metrics(self) -> Sequence[Metric]:
         return BleuN(1), BleuN(4), Rouge("rougeL"), Meteor(), CiderD()
 
-    def _with_reply(self, record: Record) -> Record:
-        """The hub's PersonaChat has the reply as the last of some candidates, and all that was said before.
+    def trivial_system(self, learned: Sequence[Example]) -> TrivialSystem:
+        return constant_answer(learned, "constant reply", 50)
 
-        Other forms of it have the last turn, and so has Tensor2Tensor.
+    def _with_reply(self, record: Record) -> Record:
+        """Convert records of the hub's PersonaChat, whose reply is the last of several candidates.
+
+        Those records hold the whole history. Only the last turn is kept, as in other versions and in Tensor2Tensor.
         """
         candidates = record.fields.get("candidates")
         if self._has(record, "reply") or not candidates or not isinstance(candidates, list):
@@ -124,12 +134,12 @@ class Dialogue(Task):
 
 
 class Turns(Task):
-    """Dialogues one per line, turns ended by ``__eou__``: every turn is a reply to those before it."""
+    """Reply to each turn of dialogues, one per line, whose turns end with ``__eou__``."""
 
     name = "dialogue-turns"
     columns = {"text": ("dialogue",)}  # noqa: RUF012
     history = 3
-    """How many turns before the reply are read."""
+    """Number of turns before the reply that the model reads."""
     compares_vectors = True
 
     def examples(self, record: Record) -> Iterable[Example]:
@@ -143,3 +153,6 @@ class Turns(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return Dialogue().metrics()
+
+    def trivial_system(self, learned: Sequence[Example]) -> TrivialSystem:
+        return Dialogue().trivial_system(learned)

@@ -1,1 +1,1 @@
-"""Training, evaluation and generation: what is behind the commands of the same names."""
+"""Training, evaluation and generation, the code behind the commands of these names."""

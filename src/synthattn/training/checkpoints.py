@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or are not used: each has a seal, written last, that says what must be in it."""
+"""Checkpoints with a seal, which is written last and lists their files; damaged checkpoints are not used."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ SEAL = "seal.json"
 PREFIX = "checkpoint-"
 WEIGHTS = "model.safetensors"
 NEEDED = (WEIGHTS, "trainer_state.json")
-"""Files that every checkpoint has, whatever was trained."""
+"""Files that every checkpoint contains."""
 _NAME = re.compile(rf"{PREFIX}(0|[1-9][0-9]{{0,17}})")
 
 
@@ -30,23 +30,23 @@ def step_of(folder: Path) -> int:
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """All checkpoints of a run, whole or not, the newest first."""
+    """Return all checkpoints of a run, complete or not, the newest first."""
     found = [folder for folder in run.glob(f"{PREFIX}*") if folder.is_dir() and _NAME.fullmatch(folder.name)]
     return sorted(found, key=step_of, reverse=True)
 
 
 def remove(folder: Path) -> None:
-    """Remove a checkpoint; of a link to one that the user keeps elsewhere, the link alone."""
+    """Remove a checkpoint; if it is a link, remove only the link."""
     if folder.is_symlink():
         folder.unlink()
         return
-    # The seal first: what is left after an interruption is not taken for a checkpoint.
+    # Remove the seal first: after an interruption, the rest does not count as a checkpoint.
     (folder / SEAL).unlink(missing_ok=True)
     shutil.rmtree(folder)
 
 
 def seal(folder: Path) -> None:
-    """Say that a checkpoint is whole. What it says is true after a power cut too: the files are on the disk first."""
+    """Mark a checkpoint as complete, after its files are on the disk."""
     content = {}
     sync(folder)
     for file in sorted(folder.iterdir()):
@@ -56,7 +56,7 @@ def seal(folder: Path) -> None:
 
 
 def damage(folder: Path, needed: Iterable[str] = NEEDED) -> str | None:
-    """Return what is wrong with a sealed folder, in a few words; None where it is whole.
+    """Describe the damage of a sealed folder in a few words; return None if it is complete.
 
     Args:
         folder: a checkpoint, or another folder with a seal.
@@ -82,7 +82,7 @@ def damage(folder: Path, needed: Iterable[str] = NEEDED) -> str | None:
 
 
 def last_good(run: Path) -> tuple[Path | None, list[str]]:
-    """The newest whole checkpoint, and what is to be told about newer ones."""
+    """Return the newest complete checkpoint, and complaints about newer ones."""
     complaints = []
     for folder in checkpoints(run):
         wrong = damage(folder)
@@ -93,10 +93,10 @@ def last_good(run: Path) -> tuple[Path | None, list[str]]:
 
 
 def prune(run: Path, keep: int, best: int | None, every: int, last: int) -> None:
-    """Remove all but the newest whole checkpoints, and the best one.
+    """Remove all complete checkpoints except the newest ones and the best one.
 
-    Those of an interruption, at no multiple of ``every`` and not at the ``last`` step, go as soon as there is a newer
-    one, and do not count: what is kept in the end is the same without an interruption.
+    A checkpoint of an interruption is at no multiple of ``every`` and not at the ``last`` step. It is removed as soon
+    as a newer one exists, and does not count towards ``keep``. An interrupted run thus keeps the usual checkpoints.
     """
     whole = [folder for folder in checkpoints(run) if (folder / SEAL).exists()]
     planned = [folder for folder in whole if step_of(folder) % every == 0 or step_of(folder) == last]
@@ -107,11 +107,11 @@ def prune(run: Path, keep: int, best: int | None, every: int, last: int) -> None
 
 @contextlib.contextmanager
 def writing(what: str, run: Path, folder: Path) -> Iterator[None]:
-    """Where a folder cannot be written, nothing half written stays, and the error says in one line what is kept."""
+    """Remove a folder that cannot be written, and say in one line what is kept."""
     try:
         yield
-    except Exception as error:  # safetensors, tokenizers and torch each have their own for a full disk
-        left = shutil.disk_usage(run).free  # torch does not say what kept it from writing
+    except Exception as error:  # safetensors, tokenizers and torch raise different errors for a full disk
+        left = shutil.disk_usage(run).free  # torch does not give the reason
         shutil.rmtree(folder, ignore_errors=True)
         good, _ = last_good(run)
         kept = f"{good.name} is whole" if good is not None else "there is no earlier one"
@@ -120,9 +120,9 @@ def writing(what: str, run: Path, folder: Path) -> Iterator[None]:
 
 
 def average(folders: Iterable[Path], target: Path) -> int:
-    """Write the mean of the weights of several checkpoints; how many they were.
+    """Write the mean weights of several checkpoints, and return the number of checkpoints.
 
-    What is not a floating-point number, and matrices that are not trained, are the same in all of them.
+    Other tensors than floating-point numbers are equal in all checkpoints, and are copied.
     """
     totals: dict[str, Tensor] = {}
     kinds: dict[str, torch.dtype] = {}
@@ -147,7 +147,7 @@ def average(folders: Iterable[Path], target: Path) -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Written beside and renamed: a reader, or the next start, sees the old text or the new one."""
+    """Write a text file atomically: readers see the old text or the new one."""
     beside = path.with_name(path.name + ".part")
     try:
         with beside.open("w", encoding="utf-8") as file:
@@ -155,7 +155,7 @@ def write_text(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError:
-        beside.unlink(missing_ok=True)  # on a full disk every byte counts
+        beside.unlink(missing_ok=True)  # leaves more room on a full disk
         raise
     beside.replace(path)
 

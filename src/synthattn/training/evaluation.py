@@ -1,4 +1,4 @@
-"""Scores of a model: its predictions for a split, and the metrics of the task on them."""
+"""Evaluate a model: predict a split, and score the predictions by the metrics of the task."""
 
 import itertools
 import json
@@ -19,35 +19,34 @@ from torch import Tensor, nn
 from synthattn.data.batching import TokenBatches
 from synthattn.data.encoded import Pieces
 from synthattn.metrics.averages import suite_average
-from synthattn.metrics.base import Metric, Rows, Score
-from synthattn.metrics.bootstrap import interval
+from synthattn.metrics.base import Metric, MetricValue, Rows
 from synthattn.metrics.embedding import EmbeddingSimilarity
 from synthattn.metrics.vectors import load_vectors
 from synthattn.tasks.base import Example, Task
 from synthattn.tasks.encoding import examples
-from synthattn.tasks.inputs import IGNORED, Classes, Inputs, Pairs, Texts, spans
+from synthattn.tasks.inputs import IGNORED, ClassInputs, Inputs, PairInputs, TextInputs, span_inputs
 from synthattn.training.checkpoints import write_text
 from synthattn.training.packed_rows import packed_rows, unpacked_rows
-from synthattn.training.prepare import SPAN_SEED, Part, encode_for_evaluation, packed
+from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation, packed
 from synthattn.training.settings import EvaluationSettings
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many examples are done."""
+"""A function that receives the number of finished examples and of all examples."""
 
 EXTRA_TOKENS = 50
-"""Answers may be that much longer than what was read, as in Tensor2Tensor."""
+"""Maximum number of tokens by which an answer may exceed the input, as in Tensor2Tensor."""
 
 
 @dataclass
 class Scored:
-    """A metric, what it was computed from, and its value."""
+    """A metric with its rows, its value and its interval."""
 
     metric: Metric
     rows: Rows
-    score: Score
+    score: MetricValue
     low: float
     high: float
-    """The bootstrap interval of 95 %."""
+    """Upper end of the 95 % bootstrap interval."""
 
     def as_dict(self) -> dict[str, Any]:
         score = self.score
@@ -63,21 +62,21 @@ class Scored:
 
 @dataclass
 class Evaluation:
-    """All scores, the main one first."""
+    """Results of an evaluation; the main score comes first."""
 
     scored: dict[str, Scored]
     predictions: list[dict[str, Any]] = field(default_factory=list)
-    """What was asked, what was expected and what was answered; nothing for models that only score a text."""
+    """Inputs, references and predictions; empty for models that only score a text."""
     splits: dict[str, str] = field(default_factory=dict)
     examples: int = 0
     unparsable: int = 0
-    """Answers that say nothing that the task understands."""
+    """Number of answers that the task cannot understand."""
     truncated: int = 0
-    """Examples of which the model saw only a part."""
+    """Number of examples that the model read only in part."""
     seconds: float = 0.0
 
     def facts(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the counts for the record of a run."""
         return {
             "splits": self.splits,
             "examples": self.examples,
@@ -86,7 +85,7 @@ class Evaluation:
         }
 
     def save(self, folder: Path) -> None:
-        """Predictions as JSON lines, and the rows that bootstraps draw from."""
+        """Save predictions as JSON lines, and the rows for bootstraps."""
         if self.predictions:
             lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in self.predictions)
             write_text(folder / "predictions.jsonl", lines)
@@ -99,7 +98,7 @@ class Evaluation:
 
 
 def load_rows(folder: Path) -> dict[str, Rows]:
-    """The rows that were saved; nothing where there are none, or none that can be read."""
+    """Load the saved rows; return an empty dictionary if there are none or they cannot be read."""
     try:
         with np.load(folder / "rows.npz", allow_pickle=False) as found:
             return unpacked_rows({name: found[name] for name in found.files})
@@ -107,46 +106,36 @@ def load_rows(folder: Path) -> dict[str, Rows]:
         return {}
 
 
+@torch.inference_mode()
 def evaluate(
     model: nn.Module,
     tokenizer: Any,
-    parts: Sequence[Part],
+    parts: Sequence[TaskData],
     settings: EvaluationSettings,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Predict and score. The model is in eval mode during this, and as before after it."""
+    """Predict and score with the model in eval mode; its previous mode is restored afterwards."""
     training = model.training
     model.eval()
     started = time.monotonic()
-    try:
-        with torch.inference_mode():
-            return _evaluate(model, tokenizer, parts, settings, progress or (lambda done, total: None), started)
-    finally:
-        model.train(training)
-
-
-def _evaluate(
-    model: Any,
-    tokenizer: Any,
-    parts: Sequence[Part],
-    settings: EvaluationSettings,
-    progress: Progress,
-    started: float,
-) -> Evaluation:
     result = Evaluation({})
     groups: dict[str, dict[str, Scored]] = {}
-    for part in parts:
-        for name, split in part.evaluation_splits(settings.split).items():
-            asked, answers = _predict(model, tokenizer, part, split, settings, progress, result)
-            groups[name] = score(_metrics(part.task, model, tokenizer, settings), answers, asked)
-            result.splits[name] = split
+    progress = progress or (lambda done, total: None)
+    try:
+        for part in parts:
+            for name, split in part.evaluation_splits(settings.split).items():
+                asked, answers = _predict(model, tokenizer, part, split, settings, progress, result)
+                groups[name] = score(_metrics(part.task, model, tokenizer, settings), answers, asked)
+                result.splits[name] = split
+    finally:
+        model.train(training)
     result.scored = merged(groups)
     result.seconds = time.monotonic() - started
     return result
 
 
 def merged(groups: Mapping[str, Mapping[str, Scored]]) -> dict[str, Scored]:
-    """The scores of one task, or those of several by task and metric with their mean first."""
+    """Return the scores of one task, or the scores of several by task and metric with their mean first."""
     if len(groups) == 1:
         return dict(next(iter(groups.values())))
     parts = {(task, name): one for task, scores in groups.items() for name, one in scores.items()}
@@ -157,7 +146,7 @@ def merged(groups: Mapping[str, Mapping[str, Scored]]) -> dict[str, Scored]:
 
 
 def score(metrics: Sequence[Metric], answers: Sequence[Any], asked: Sequence[Example]) -> dict[str, Scored]:
-    """All metrics of predictions against the references of the examples."""
+    """MetricValue predictions against the references of the examples by all metrics."""
     if not answers:
         raise ValueError("nothing to score: the split has no examples")
     references = [example.reference for example in asked]
@@ -165,22 +154,23 @@ def score(metrics: Sequence[Metric], answers: Sequence[Any], asked: Sequence[Exa
 
 
 def _scored(metric: Metric, rows: Rows) -> Scored:
-    value = Score(metric.name, metric.value(rows), metric.definition, metric.higher_is_better, metric.parts(rows))
-    # Corpus metrics of many examples take their time, and a few hundred draws tell an interval well enough.
-    low, high = interval(metric, rows, samples=1000 if len(rows) * rows.shape[1] < 50_000 else 300)
-    return Scored(metric, rows, value, low, high)
+    value = MetricValue(metric.name, metric.value(rows), metric.definition, metric.higher_is_better, metric.parts(rows))
+    # Corpus metrics of many examples are slow, and a few hundred draws give a good interval.
+    drawn = metric.bootstrap(rows, 1000 if len(rows) * rows.shape[1] < 50_000 else 300)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Scored(metric, rows, value, float(low), float(high))
 
 
 def _predict(
     model: Any,
     tokenizer: Any,
-    part: Part,
+    part: TaskData,
     split: str,
     settings: EvaluationSettings,
     progress: Progress,
     result: Evaluation,
 ) -> tuple[list[Example], list[Any]]:
-    """The examples of a split and what the model says about each, as metrics want it."""
+    """Return the examples of a split with the model's answers in the form that metrics need."""
     longest = model.config.max_position_embeddings
     task = part.task
     encoded = encode_for_evaluation(part, split, tokenizer, longest)
@@ -188,7 +178,7 @@ def _predict(
     asked = list(itertools.islice(examples(task, part.source, split), settings.limit))
     result.examples += len(asked)
     if task.kind == "span-corruption":
-        hidden = spans(encoded.target, longest, tokenizer, SPAN_SEED)
+        hidden = span_inputs(encoded.target, longest, tokenizer, SPAN_SEED)
         hidden.lengths = hidden.lengths[: settings.limit]
         nats, counts = _nats_by_item(model, hidden, settings, progress)
         answers = [(nat, count, 0, 0) for nat, count in zip(nats, counts, strict=True)]
@@ -196,7 +186,7 @@ def _predict(
     if task.kind == "causal-lm":
         return asked, _likelihoods(model, packed(task, encoded.target, longest), asked, settings, progress)
     if task.kind == "classification":
-        inputs = Classes(encoded, settings.limit)
+        inputs = ClassInputs(encoded, settings.limit)
         chosen = _classify(model, inputs, settings, progress)
         names = task.labels.names  # pyright: ignore[reportAttributeAccessIssue]
         for example, answer in zip(asked, chosen, strict=True):
@@ -204,7 +194,7 @@ def _predict(
                 {"source": example.source, "reference": example.target, "prediction": names[answer]}
             )
         return asked, chosen
-    texts = _write(model, tokenizer, Pairs(encoded, settings.limit), settings, progress)
+    texts = _write(model, tokenizer, PairInputs(encoded, settings.limit), settings, progress)
     answers = [task.parse(text, example) for text, example in zip(texts, asked, strict=True)]
     result.unparsable += sum(answer is None for answer in answers)
     for example, text in zip(asked, texts, strict=True):
@@ -213,10 +203,10 @@ def _predict(
 
 
 def _batches(inputs: Inputs, tokens: int, progress: Progress) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
-    """Sorted by length; progress is told after each."""
+    """Yield batches sorted by length, and report progress after each."""
     batches = TokenBatches(inputs.lengths, max(tokens, int(inputs.lengths.max())), seed=None).batches()
     done = 0
-    # The longest first: where memory is too small, this is known at once.
+    # The longest batch comes first, so that a lack of memory is noticed at once.
     for numbers in reversed(batches):
         yield numbers, inputs.batch(numbers)
         done += len(numbers)
@@ -236,7 +226,7 @@ def _write(model: Any, tokenizer: Any, inputs: Inputs, settings: EvaluationSetti
 
 
 def write(model: Any, tokenizer: Any, batch: Mapping[str, Tensor], settings: EvaluationSettings) -> list[str]:
-    """What the model writes for each text of a batch."""
+    """Generate a text for each input of a batch."""
     batch = _on(batch, model)
     longest = model.config.max_position_embeddings - 1
     limit = settings.max_new_tokens or batch["input_ids"].shape[1] + EXTRA_TOKENS
@@ -268,7 +258,7 @@ def _classify(model: Any, inputs: Inputs, settings: EvaluationSettings, progress
 
 
 def token_nats(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    """The negative log-likelihood of each label, 0 where there is none, as wide as the labels."""
+    """Return the negative log-likelihood of each label, 0 where a label is ignored, in the shape of the labels."""
     batch = _on(batch, model)
     labels = batch["labels"]
     logits = model(**batch).logits
@@ -294,9 +284,9 @@ def _nats_by_item(
 def _likelihoods(
     model: Any, pieces: Pieces, asked: Sequence[Example], settings: EvaluationSettings, progress: Progress
 ) -> list[tuple[float, int, int, int]]:
-    """Of each text: its negative log-likelihood, tokens, words and bytes, whichever pieces its tokens were in."""
+    """Return negative log-likelihood, tokens, words and bytes of each text, across the pieces it was cut into."""
     ends = pieces.texts.ends[: len(asked)]
-    inputs = Texts(pieces, int(np.searchsorted(pieces.starts, ends[-1])))
+    inputs = TextInputs(pieces, int(np.searchsorted(pieces.starts, ends[-1])))
     by_token: NDArray[np.float64] = np.zeros(len(pieces.texts.ids))
     for numbers, batch in _batches(inputs, settings.batch_tokens, progress):
         for n, nats in zip(numbers, token_nats(model, batch).double().cpu().numpy(), strict=True):
@@ -310,14 +300,14 @@ def _likelihoods(
     ]
 
 
-def metrics_of(parts: Sequence[Part], settings: EvaluationSettings) -> dict[str, Metric]:
-    """The metrics of an evaluation by name, as far as they compute a value from rows."""
+def metrics_of(parts: Sequence[TaskData], settings: EvaluationSettings) -> dict[str, Metric]:
+    """Return the metrics of an evaluation by name, able to compute values from rows."""
     return metrics_of_tasks({name: part.task for part in parts for name in part.evaluation_splits(settings.split)})
 
 
 def metrics_of_tasks(tasks: Mapping[str, Task]) -> dict[str, Metric]:
-    """The same of tasks by the names that evaluation gives them; of several, their mean first."""
-    # Vectors of words are in the rows already.
+    """Return the metrics of tasks by the names of the evaluation, with the mean of several tasks first."""
+    # The rows already contain the similarities, so no vectors are needed.
     none = {"": np.zeros(1, np.float32)}
     groups = {
         name: {metric.name: metric for metric in (*task.metrics(), *similarities(task, none, ""))}
@@ -334,7 +324,7 @@ def _metrics(task: Task, model: Any, tokenizer: Any, settings: EvaluationSetting
     if not task.compares_vectors:
         return list(task.metrics())
     if settings.vectors is None:
-        vectors, origin = OwnVectors(model, tokenizer), "the model's own, of a word the mean of its tokens"
+        vectors, origin = ModelVectors(model, tokenizer), "the model's own, of a word the mean of its tokens"
     else:
         vectors, origin = load_vectors(settings.vectors), Path(settings.vectors).name
     return [*task.metrics(), *similarities(task, vectors, origin)]
@@ -346,8 +336,8 @@ def similarities(task: Task, vectors: Mapping[str, Any], origin: str) -> list[Me
     return [EmbeddingSimilarity(kind, vectors, origin) for kind in ("average", "greedy", "extrema")]
 
 
-class OwnVectors(Mapping[str, NDArray[np.float32]]):
-    """A vector for any word: the mean of what the model's embedding has for its tokens."""
+class ModelVectors(Mapping[str, NDArray[np.float32]]):
+    """Word vectors of a model: the mean embedding of the word's tokens."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.weight = model.get_input_embeddings().weight.detach().float().cpu().numpy()
@@ -366,5 +356,5 @@ class OwnVectors(Mapping[str, NDArray[np.float32]]):
         return len(self.tokenizer)
 
     def __iter__(self) -> Iterator[str]:
-        # There is no list of all words: those that are a token are some of them.
+        # All words cannot be listed; the tokens of the vocabulary are some of them.
         return iter(self.tokenizer.get_vocab())

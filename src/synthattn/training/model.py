@@ -1,4 +1,4 @@
-"""A model for settings, with first weights that do not depend on its attention."""
+"""Build and load models; initial weights do not depend on the attention."""
 
 import hashlib
 import math
@@ -34,12 +34,12 @@ MODEL_OF: dict[Kind, str] = {
 
 
 def configuration(settings: ModelSettings, **fields: Any) -> SynthesizerConfig:
-    """The configuration that settings ask for; ``fields`` are those that the data decides."""
+    """Return the configuration for settings; ``fields`` are decided by the data."""
     if settings.start is None and settings.preset not in PRESETS:
         raise ValueError(f"unknown preset {settings.preset!r}{suggestion(settings.preset, PRESETS)}")
     try:
         if settings.start is not None:
-            # Made anew, so that fields are checked.
+            # Created again, so that fields are checked.
             return SynthesizerConfig.from_dict(saved_configuration(Path(settings.start)).to_dict() | settings.fields)
         return PRESETS[settings.preset](settings.attention, **(settings.fields | fields))
     except StrictDataclassError as error:
@@ -52,9 +52,9 @@ def saved_configuration(folder: Path) -> SynthesizerConfig:
 
 
 def build(config: SynthesizerConfig, kind: Kind, seed: int) -> SynthesizerPreTrainedModel:
-    """A new model. Each of its parts starts from a seed of its own, made of ``seed`` and the name of the part.
+    """Build a new model whose parts are each initialised from a seed made of ``seed`` and the part's name.
 
-    So models that differ in their attention alone start alike in all that they share.
+    Models that differ only in attention therefore share the initial weights of all other parts.
     """
     with torch.random.fork_rng(devices=[]):
         model = MODELS[MODEL_OF[kind]](config)
@@ -63,10 +63,10 @@ def build(config: SynthesizerConfig, kind: Kind, seed: int) -> SynthesizerPreTra
 
 
 def load(folder: Path, config: SynthesizerConfig | None = None) -> SynthesizerPreTrainedModel:
-    """Load a saved model of any kind, after its files were checked: nothing in it starts from random weights.
+    """Load a saved model of any kind after checking its files; no weight is initialised at random.
 
     Args:
-        folder: of the model. Where it has a seal, as models and checkpoints of a run do, its files must match it.
+        folder: the folder of the model. If it has a seal, as in a run, its files must match the seal.
         config: the configuration to use in place of the saved one.
     """
     saved, kind = find_model(str(folder), None)
@@ -91,7 +91,7 @@ def load(folder: Path, config: SynthesizerConfig | None = None) -> SynthesizerPr
 
 
 def _return_logits(model: SynthesizerPreTrainedModel) -> None:
-    """Have a model return what is read here, by name, and ``generate`` return tokens alone, whatever its files say."""
+    """Make a model return outputs by name, and ``generate`` only tokens, whatever its files say."""
     for settings in (model.config, getattr(model, "generation_config", None)):
         if settings is not None:
             settings.output_attentions = settings.output_hidden_states = False
@@ -101,7 +101,7 @@ def _return_logits(model: SynthesizerPreTrainedModel) -> None:
 
 
 def load_tokenizer_of(folder: Path) -> Any:
-    """Load the tokenizer of a saved model, whose tokens the model must have vectors for."""
+    """Load the tokenizer of a saved model, and check that the model has a vector for each token."""
     tokenizer = load_tokenizer(folder)
     tokens, vocab_size = max(tokenizer.get_vocab().values()) + 1, saved_configuration(folder).vocab_size
     if tokens > vocab_size:
@@ -113,7 +113,7 @@ def load_tokenizer_of(folder: Path) -> Any:
 
 
 def load_for(folder: Path, kind: Kind, labels: Sequence[str], config: SynthesizerConfig) -> SynthesizerPreTrainedModel:
-    """A saved model to start from, which must be one for this kind of task, and for as many classes."""
+    """Load a saved model to start from, and check its kind and its number of classes."""
     model = load(folder, config)
     check_kind(model, folder, kind, kind)
     check_classes(model, folder, labels)
@@ -121,7 +121,7 @@ def load_for(folder: Path, kind: Kind, labels: Sequence[str], config: Synthesize
 
 
 ANSWERING = ("seq2seq", "causal-lm", "classifier")
-"""Kinds of models that answer a text."""
+"""Kinds of models that can answer a text."""
 
 
 def check_answers(model: SynthesizerPreTrainedModel, folder: Path) -> None:
@@ -133,52 +133,52 @@ def check_answers(model: SynthesizerPreTrainedModel, folder: Path) -> None:
 
 
 def check_kind(model: SynthesizerPreTrainedModel, folder: Path, kind: Kind, task: str) -> None:
-    """Whether a model is of the kind that a task needs."""
+    """Raise a ValueError unless a model is of the kind that a task needs."""
     wanted = MODELS[MODEL_OF[kind]]
     if type(model) is not wanted:
         raise ValueError(f"{folder} holds a {type(model).__name__}, {task} needs a {wanted.__name__}")
 
 
 def check_classes(model: SynthesizerPreTrainedModel, folder: Path, labels: Sequence[str]) -> None:
-    """Whether a classifier has as many classes as the data, where the data has classes."""
+    """Raise a ValueError unless a classifier has as many classes as the data, if the data has classes."""
     if labels and model.config.num_labels != len(labels):
         raise ValueError(f"{folder} knows {model.config.num_labels} classes, the data has {len(labels)}")
 
 
 def name_classes(model: SynthesizerPreTrainedModel, labels: Sequence[str]) -> None:
-    """Have a classifier say what its classes are called, wherever it is saved."""
+    """Store the names of the classes in a classifier's configuration."""
     model.config.id2label = dict(enumerate(labels))
     model.config.label2id = {name: n for n, name in enumerate(labels)}
 
 
 def class_names(model: SynthesizerPreTrainedModel) -> tuple[str, ...]:
-    """What the classes of a classifier are called, in order; nothing where it was not told."""
+    """Return the names of a classifier's classes in order; empty if they were never set."""
     named: dict[Any, str] = model.config.id2label or {}
     names = tuple(named[n] for n in sorted(named))
-    # What transformers calls classes that have no names.
+    # transformers gives these names to classes without names.
     return () if names == tuple(f"LABEL_{n}" for n in range(len(names))) else names
 
 
 def placed(model: SynthesizerPreTrainedModel) -> Any:
-    """On the accelerator, where there is one."""
+    """Move a model to the accelerator if there is one."""
     moved: Any = model
     return moved.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def initialise(model: SynthesizerPreTrainedModel, seed: int) -> None:
-    """Give all parts new first values. Changes the global random state."""
+    """Initialise all parts of a model. This changes the global random state."""
     output = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     tied = output if model.config.tie_word_embeddings else None
     for name, module in _named(model, ""):
         if module is not tied:
             digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
-            # Not torch.manual_seed, which looks for all kinds of devices each time.
+            # torch.manual_seed would look for all kinds of devices each time.
             torch.default_generator.manual_seed(int.from_bytes(digest[:8], "big"))
             model._init_weights(module)
 
 
 def _named(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
-    """All parts by name, outer ones first. A synthesizer is named by what it is, alone or in a mixture."""
+    """Yield all modules by name, outer ones first; synthesizers are named by kind, alone or in a mixture."""
     yield path, module
     seen: dict[str, int] = {}
     for name, child in module.named_children():
@@ -194,14 +194,14 @@ def _named(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def parameters(model: nn.Module) -> int:
-    """Those that are trained, shared ones once."""
+    """Count trainable parameters; tied weights count once."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def matched_control(settings: ModelSettings, kind: Kind, target: int, **fields: Any) -> ModelSettings:
-    """A vanilla model with about ``target`` parameters: its feed-forward layers are wider, as in the paper's control.
+    """Return settings of a vanilla model with about ``target`` parameters and wider feed-forward layers.
 
-    Which part of their control was enlarged the authors do not say.
+    The paper has such a control, but does not say which part of it was enlarged.
     """
 
     def count(d_ff: int) -> int:

@@ -1,4 +1,4 @@
-"""From settings to what a model learns from and is judged by: tasks, a tokenizer, and examples as token ids."""
+"""Prepare data for training and evaluation: tasks, a tokenizer, and examples as token ids."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -10,37 +10,36 @@ import numpy as np
 
 from synthattn.data.cache import key
 from synthattn.data.encoded import Cut, Encoded, Packed
-from synthattn.data.first import First
+from synthattn.data.first_records import FirstRecords
 from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
-from synthattn.data.source import Source
+from synthattn.data.source import Source, check_split
 from synthattn.data.tokenizers import cached_tokenizer
-from synthattn.messages import suggestion
 from synthattn.tasks import SUITES, find_task
 from synthattn.tasks.base import Kind, Task
 from synthattn.tasks.classification import Classification
 from synthattn.tasks.encoding import EncodedSplit, Limits, encode, examples
-from synthattn.tasks.inputs import Classes, Inputs, Mixed, Pairs, Texts, spans
+from synthattn.tasks.inputs import ClassInputs, Inputs, MixedInputs, PairInputs, TextInputs, span_inputs
 from synthattn.training.model import load_tokenizer_of
 from synthattn.training.settings import DataSettings
 
 SPAN_SEED = 0
-"""Of what span corruption hides, in training and in evaluation: the same in every run, whatever its seed."""
+"""Seed of span corruption in training and evaluation, independent of the seed of the run."""
 
 
 @dataclass
-class Part:
-    """One task on one source; a run has several where a suite is learned."""
+class TaskData:
+    """A task with the source of its data; a run has several if it learns a suite."""
 
     task: Task
     source: Source
 
     def evaluation_splits(self, chosen: str | None) -> dict[str, str]:
-        """What is to be scored, by name: usually one split; MNLI has two, which are tasks of their own."""
+        """Return the splits to score by name: usually one; MNLI has two, which are scored as two tasks."""
         splits = self.source.splits
-        if chosen is not None and chosen not in splits:
-            raise ValueError(f"{self.source.name} has no split {chosen!r}{suggestion(chosen, splits)}")
-        if chosen is None:
+        if chosen is not None:
+            check_split(self.source, chosen)
+        else:
             chosen = next((split for split in self.task.scored_on if split in splits), splits[-1])
         parts = {f"{self.task.name}-{end}": f"{chosen}_{end}" for end in ("matched", "mismatched")}
         return parts if all(split in splits for split in parts.values()) else {self.task.name: chosen}
@@ -48,28 +47,28 @@ class Part:
 
 @dataclass
 class Prepared:
-    """Data that is ready, whatever the model."""
+    """Prepared data, which does not depend on the model."""
 
-    parts: list[Part]
+    parts: list[TaskData]
     kind: Kind
     tokenizer: Any
     longest: int
-    """Tokens of the longest input."""
+    """Maximum number of tokens of an input."""
     train: Inputs
     validation: Inputs
     facts: dict[str, Any] = field(default_factory=dict)
-    """For the record: fingerprints and counts."""
+    """Fingerprints and counts for the record."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The classes, for a classifier."""
+        """Names of the classes; empty unless the task is a classification."""
         task = self.parts[0].task
         return task.labels.names if isinstance(task, Classification) and task.labels else ()
 
 
-def open_parts(settings: DataSettings) -> list[Part]:
-    """The tasks of a run, each with its source."""
+def open_parts(settings: DataSettings) -> list[TaskData]:
+    """Open the tasks of a run, each with its source."""
     return [_part(settings, find_task(name), place) for name, place in _places(settings)]
 
 
@@ -78,20 +77,20 @@ def open_for_evaluation(
     split: str | None,
     names: Sequence[str] = (),
     learned: Collection[str] | None = None,
-) -> list[Part]:
-    """The same for data on which a model is only judged: nothing of it need be for training.
+) -> list[TaskData]:
+    """Open tasks and sources for evaluation only; they need no training split.
 
     Args:
-        settings: of the data.
-        split: the one that was asked for, if any.
-        names: the classes of the model, for a classifier; those that occur in the data else.
-        learned: fingerprints of what the model has learned from. Data that is something else is taken as it is: no part
-            of it must be held out. None for the data of the run itself.
+        settings: settings of the data.
+        split: the split that the user chose, if any.
+        names: class names of a classifier; by default, the classes in the data.
+        learned: fingerprints of the training data of the model. Other data is used whole, without holding out a part.
+            None means the data of the run itself.
     """
     parts = []
     for name, place in _places(settings):
         task = find_task(name)
-        part = Part(task, _judged(settings, task, place, split, learned))
+        part = TaskData(task, _judged(settings, task, place, split, learned))
         if isinstance(task, Classification):
             part.task = _with_classes(task, part, split, names)
         parts.append(part)
@@ -105,7 +104,7 @@ def _judged(
     held_out = _held_out(settings, task, _first(settings, source))
     if learned is None or held_out.fingerprint() in learned:
         return held_out
-    # Who asks for a validation split where there is none asks for what training would hold out.
+    # A validation split that does not exist is the split that training would hold out.
     return _held_out(settings, task, source) if split == "validation" else source
 
 
@@ -113,7 +112,7 @@ def _held_out(settings: DataSettings, task: Task, source: Source) -> HeldOut:
     return HeldOut(source, columns=used_columns(task.reads(), parse_columns(settings.columns)))
 
 
-def _with_classes(task: Classification, part: Part, split: str | None, names: Sequence[str]) -> Classification:
+def _with_classes(task: Classification, part: TaskData, split: str | None, names: Sequence[str]) -> Classification:
     if names:
         return task.with_names(names, "the labels of the model")
     if "train" in part.source.splits:
@@ -129,21 +128,24 @@ def prepare(
     start: Path | None = None,
     scored: str | None = None,
 ) -> Prepared:
-    """Read, tokenise and encode, or find it done.
+    """Read, tokenise and encode the data, or load it from the cache.
 
     Args:
-        settings: what to learn from.
-        longest: tokens of the longest input of the model.
-        evaluate_tokens: how many of the validation split are for the validation loss.
-        start: a saved model whose tokenizer is to be used.
-        scored: the split that will be scored, where it is not the usual one: what is wrong in it is said before
-            training, not after.
+        settings: settings of the data.
+        longest: maximum number of tokens of an input.
+        evaluate_tokens: number of validation tokens for the validation loss.
+        start: a saved model whose tokenizer is used.
+        scored: the split that will be scored, if not the usual one. It is read now, so that its errors are reported
+            before training.
     """
     parts = open_parts(settings)
     tokenizer = load_tokenizer_of(start) if start is not None else _tokenizer(settings, parts)
     kind = parts[0].task.kind
     limits = Limits(longest, longest, settings.over_long)
-    encoded = {split: [_encode(part, split, tokenizer, limits) for part in parts] for split in ("train", "validation")}
+    encoded = {
+        split: [encode(part.task, part.source, split, tokenizer, limits) for part in parts]
+        for split in ("train", "validation")
+    }
     train = _inputs(parts, encoded["train"], tokenizer, longest, settings.train_examples, settings.mix_limit, None)
     validation = _inputs(parts, encoded["validation"], tokenizer, longest, None, None, evaluate_tokens)
     for part in parts:
@@ -172,15 +174,15 @@ def prepare(
 def check_same_data(
     before: Mapping[str, Any], now: Mapping[str, Any], source: str, since: str, way_out: str, tokenizer: bool = True
 ) -> None:
-    """Refuse to go on with other texts, or other tokens for them, than those that were learned from.
+    """Raise an error if the training texts, or their tokens, are not those in a record.
 
     Args:
-        before: the facts in a record; empty where nothing was learned yet.
-        now: the facts of the data as it is.
-        source: what the user calls the data, which may have moved.
-        since: since when it must not have changed, for the message.
-        way_out: what the user can do.
-        tokenizer: whether it must be the same too, to the letter; it must make as many tokens in any case.
+        before: the facts in a record; empty if nothing was learned yet.
+        now: the facts of the present data.
+        source: the user's name of the data, which may have moved.
+        since: the event since which the data must not have changed, for the message.
+        way_out: advice for the message.
+        tokenizer: require an identical tokenizer; equal numbers of tokens are required in any case.
     """
     texts = [sorted(facts.get("sources", {}).values()) for facts in (before, now)]
     if texts[0] and texts[0] != texts[1]:
@@ -195,19 +197,19 @@ def check_same_data(
         )
 
 
-def encode_for_evaluation(part: Part, split: str, tokenizer: Any, longest: int) -> EncodedSplit:
-    """All examples of a split, none dropped, so that predictions and references stay side by side."""
+def encode_for_evaluation(part: TaskData, split: str, tokenizer: Any, longest: int) -> EncodedSplit:
+    """Encode all examples of a split without dropping any, so that predictions match references."""
     return encode(part.task, part.source, split, tokenizer, Limits(longest, longest, "truncate"), training=False)
 
 
-def _part(settings: DataSettings, task: Task, place: str) -> Part:
+def _part(settings: DataSettings, task: Task, place: str) -> TaskData:
     source = _held_out(settings, task, _first(settings, _open(settings, place)))
     if "train" not in source.splits:
         raise ValueError(f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*")
     if isinstance(task, Classification):
         task = task.with_labels(source.read("train"))
         task.check_trainable()
-    return Part(task, source)
+    return TaskData(task, source)
 
 
 def _open(settings: DataSettings, place: str) -> Source:
@@ -216,17 +218,17 @@ def _open(settings: DataSettings, place: str) -> Source:
 
 
 def _first(settings: DataSettings, source: Source) -> Source:
-    return source if settings.read_examples is None else First(source, settings.read_examples)
+    return source if settings.read_examples is None else FirstRecords(source, settings.read_examples)
 
 
 def _places(settings: DataSettings) -> Iterator[tuple[str, str]]:
-    """Tasks with their sources: of a suite a folder that is called as the task, or its name on the hub or built in."""
+    """Yield tasks with their sources; the source of a suite has a folder or a name for each task."""
     if settings.task not in SUITES:
         yield settings.task, settings.source
         return
     names = SUITES[settings.task]
     if settings.source.startswith("builtin:"):
-        # Code that only users of built-in data need.
+        # Imported late: only users of built-in data need this code.
         from synthattn.data.builtin import BUILTINS
 
         suite, question, options = settings.source.removeprefix("builtin:").partition("?")
@@ -252,7 +254,7 @@ def _short(name: str) -> str:
     return name.lower().removeprefix("superglue-").replace("-", "").replace("_", "")
 
 
-def _tokenizer(settings: DataSettings, parts: list[Part]) -> Any:
+def _tokenizer(settings: DataSettings, parts: list[TaskData]) -> Any:
     texts = (
         text
         for part in parts
@@ -266,12 +268,8 @@ def _tokenizer(settings: DataSettings, parts: list[Part]) -> Any:
     return tokenizer
 
 
-def _encode(part: Part, split: str, tokenizer: Any, limits: Limits) -> EncodedSplit:
-    return encode(part.task, part.source, split, tokenizer, limits, training=True)
-
-
 def _inputs(
-    parts: list[Part],
+    parts: list[TaskData],
     encoded: list[EncodedSplit],
     tokenizer: Any,
     longest: int,
@@ -283,7 +281,7 @@ def _inputs(
     for part, inputs in zip(parts, found, strict=True):
         if len(inputs) == 0:
             raise ValueError(f"{part.source.name}: no example is left to learn from")
-    return found[0] if len(found) == 1 else Mixed(found, mix_limit)
+    return found[0] if len(found) == 1 else MixedInputs(found, mix_limit)
 
 
 def _one(
@@ -291,14 +289,14 @@ def _one(
 ) -> Inputs:
     inputs: Inputs
     if task.kind == "seq2seq":
-        inputs = Pairs(split, limit)
+        inputs = PairInputs(split, limit)
     elif task.kind == "classification":
-        inputs = Classes(split, limit)
+        inputs = ClassInputs(split, limit)
     elif task.kind == "span-corruption":
-        inputs = spans(split.target, longest, tokenizer, SPAN_SEED)
+        inputs = span_inputs(split.target, longest, tokenizer, SPAN_SEED)
         inputs.lengths = inputs.lengths[:limit]
     else:
-        inputs = Texts(packed(task, split.target, longest), limit)
+        inputs = TextInputs(packed(task, split.target, longest), limit)
     if tokens is not None and len(inputs):
         enough = int(np.searchsorted(np.cumsum(inputs.lengths), tokens)) + 1
         inputs.lengths = inputs.lengths[:enough]
@@ -306,5 +304,5 @@ def _one(
 
 
 def packed(task: Task, texts: Encoded, longest: int) -> Packed | Cut:
-    """Texts as a causal model reads them, one place being taken by the start token."""
+    """Return texts as inputs of a causal model; the start token takes one position."""
     return Packed(texts, longest - 1) if getattr(task, "packed", False) else Cut(texts, longest - 1)

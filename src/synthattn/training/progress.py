@@ -1,47 +1,32 @@
-"""How a run shows what it does: a bar in a terminal, plain lines elsewhere, or nothing."""
+"""Displays of progress: a bar in a terminal, plain lines elsewhere, or nothing."""
 
 import sys
 import time
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from transformers import TrainerCallback
 
 from synthattn.messages import printable
 
 
-@runtime_checkable  # so that checked tests can check it
-class Display(Protocol):
-    """What training and evaluation tell."""
+class Display:
+    """A display that shows nothing, and the base of those that do."""
 
     def note(self, text: str) -> None:
-        """Something to know."""
-        ...
+        """Show a message."""
 
     def step(self, step: int, steps: int, facts: dict[str, str]) -> None:
-        """Training has come this far; ``steps`` is 0 where the end is not known."""
-        ...
+        """Show the progress of training; ``steps`` is 0 if the end is not known."""
 
     def scored(self, done: int, total: int) -> None:
-        """Evaluation has come this far."""
-        ...
+        """Show the progress of evaluation."""
 
-    def close(self) -> None: ...
-
-
-class Quiet:
-    """Says nothing."""
-
-    def note(self, text: str) -> None: ...
-
-    def step(self, step: int, steps: int, facts: dict[str, str]) -> None: ...
-
-    def scored(self, done: int, total: int) -> None: ...
-
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the display."""
 
 
-class Lines:
-    """A line every few seconds, for log files."""
+class LogLines(Display):
+    """A display that prints a line every few seconds, for log files."""
 
     def __init__(self, prefix: str = "", seconds: float = 10.0) -> None:
         self.prefix, self.seconds = prefix, seconds
@@ -59,8 +44,6 @@ class Lines:
         if self._due(done == total):
             self.note(f"scored {done:,}/{total:,}")
 
-    def close(self) -> None: ...
-
     def _due(self, last: bool) -> bool:
         if not last and time.monotonic() - self.last < self.seconds:
             return False
@@ -68,8 +51,8 @@ class Lines:
         return True
 
 
-class Bar:
-    """A bar for training and one for evaluation, in a terminal."""
+class ProgressBar(Display):
+    """A display with a progress bar, for terminals."""
 
     def __init__(self, name: str, progress: Any = None) -> None:
         self.name = name
@@ -110,14 +93,14 @@ def new_progress() -> Any:
 
 
 def display(name: str, quiet: bool) -> Display:
-    """The one that suits where it is shown."""
+    """Return a bar in a terminal, lines elsewhere, or nothing if ``quiet``."""
     if quiet:
-        return Quiet()
-    return Bar(name) if sys.stderr.isatty() else Lines(f"{name}: ")
+        return Display()
+    return ProgressBar(name) if sys.stderr.isatty() else LogLines(f"{name}: ")
 
 
 class Reporter(TrainerCallback):
-    """Tells a display how training goes."""
+    """Trainer callback that passes progress to a display."""
 
     def __init__(self, display: Display, steps: int) -> None:
         self.display, self.steps = display, steps

@@ -1,4 +1,4 @@
-"""The record of a run: all that is needed to trust its numbers and to get them again."""
+"""The record of a run, with all facts needed to trust and repeat its numbers."""
 
 import dataclasses
 import json
@@ -18,13 +18,13 @@ FILE = "record.json"
 
 
 @dataclass
-class Record:
-    """Everything but ``times``, ``versions`` and ``hardware`` is the same when a run is done again."""
+class RunRecord:
+    """Record of a run. A repeated run differs only in ``times``, ``versions`` and ``hardware``."""
 
     status: str = "running"
-    """``running``, ``stopped``, ``failed`` or ``done``."""
+    """Status of the run: ``running``, ``stopped``, ``failed`` or ``done``."""
     reason: str = ""
-    """Why it failed."""
+    """Error message of a run that failed."""
     command: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -33,7 +33,7 @@ class Record:
     model: dict[str, Any] = field(default_factory=dict)
     steps: int = 0
     tokens: int = 0
-    """That were learned from, padding not counted."""
+    """Number of training tokens, padding not counted."""
     epochs: float = 0.0
     loss: list[list[int | float]] = field(default_factory=list)
     """Pairs of step and training loss."""
@@ -41,9 +41,9 @@ class Record:
     """Pairs of step and validation loss."""
     best_step: int | None = None
     weights: str = ""
-    """Which weights were kept."""
+    """Description of the weights that were kept."""
     scores: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By metric: value, interval, definition."""
+    """Value, interval and definition of each metric."""
     evaluation: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     times: dict[str, Any] = field(default_factory=dict)
@@ -54,12 +54,12 @@ class Record:
         write_text(run / FILE, json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n")
 
 
-def load(run: Path) -> Record:
+def load(run: Path) -> RunRecord:
     """Read the record in the folder of a run."""
     file = run / FILE
     if not file.is_file():
         raise ValueError(f"{run} holds no {FILE}, so it is not the folder of a run")
-    return read_dataclass(Record, file, "is damaged", ("status", "settings", "data"))
+    return read_dataclass(RunRecord, file, "is damaged", ("status", "settings", "data"))
 
 
 def now() -> str:
@@ -67,7 +67,7 @@ def now() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of what the numbers depend on."""
+    """Return the versions of the libraries that affect results."""
     names = ("synthattn", "torch", "transformers", "accelerate", "tokenizers", "sentencepiece", "sacrebleu", "numpy")
     found = {"python": platform.python_version()}
     for name in names:
@@ -80,7 +80,7 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """Of the package's own repository, where it runs from one."""
+    """Return the commit of the package's own repository, if it runs from one."""
     here = Path(__file__).parent
     try:
         command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
@@ -92,7 +92,7 @@ def _commit() -> str | None:
 
 
 def hardware() -> dict[str, str]:
-    """What it runs on."""
+    """Describe the processor, the threads and the accelerators."""
     import torch
 
     found = {

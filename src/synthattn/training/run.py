@@ -1,4 +1,4 @@
-"""A run: from settings to a folder with a trained model, its record and its scores; stopped and resumed at will."""
+"""Train a model in a folder with its record and scores; a run can be stopped and resumed."""
 
 import contextlib
 import json
@@ -22,21 +22,21 @@ from synthattn.metrics.vectors import check_vectors
 from synthattn.tasks import find_tasks
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
+from synthattn.training.callbacks import RecordCallback, TensorBoardCallback, stop_on_signals
 from synthattn.training.evaluation import evaluate
-from synthattn.training.keeping import Board, Keeper, interruptible
 from synthattn.training.model import build, configuration, load, load_for, name_classes, parameters, placed
 from synthattn.training.prepare import Prepared, check_same_data, prepare
-from synthattn.training.progress import Display, Quiet, Reporter
+from synthattn.training.progress import Display, Reporter
 from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict, read_settings
-from synthattn.training.trainer import HELD, SynthesizerTrainer
+from synthattn.training.trainer import T5_SCHEDULE, SynthesizerTrainer
 
 SETTINGS, MODEL = "settings.yaml", "model"
 STEPS = 2000
-"""Where nothing else says when to end."""
+"""Default number of steps."""
 
 
-class Stopped(Exception):  # noqa: N818 (it is no error)
-    """A run was asked to stop, and has saved where it was."""
+class Stopped(Exception):  # noqa: N818 (not an error)
+    """Raised after a run was asked to stop and has saved its state."""
 
     def __init__(self, run: Path, step: int) -> None:
         super().__init__(f"stopped at step {step}; everything up to there is saved in {run}")
@@ -45,10 +45,10 @@ class Stopped(Exception):  # noqa: N818 (it is no error)
 
 @dataclass
 class Plan:
-    """What the settings come to, once the data is known."""
+    """Steps and intervals of a run, computed from settings and data."""
 
     steps: int
-    """The last step; for runs by time a number that is never reached."""
+    """Number of the last step; for runs by time, a number that is never reached."""
     evaluate_every: int
     save_every: int
     label_smoothing: float
@@ -61,22 +61,22 @@ def train(
     command: str = "",
     prepared: Prepared | None = None,
     resume: bool = False,
-) -> record.Record:
-    """Train, score, and leave all of it in the folder ``run``.
+) -> record.RunRecord:
+    """Train and score a model, and write all results into the folder ``run``.
 
     Args:
-        settings: of the run.
-        run: a folder; one that has a run in it is not overwritten.
-        display: is told how it goes.
-        command: what the user typed, for the record.
-        prepared: the data, where several runs share it.
-        resume: go on with what is in the folder, from the last whole checkpoint.
+        settings: settings of the run.
+        run: a folder; an earlier run in it is not overwritten.
+        display: display of the progress.
+        command: the command line, for the record.
+        prepared: prepared data, if several runs share it.
+        resume: continue the run in the folder from its last complete checkpoint.
 
     Raises:
         FolderInUseError: if another process writes into the folder.
     """
-    display = display or Quiet()
-    # Of several processes that torchrun has started, the first one writes.
+    display = display or Display()
+    # Only the first of the processes of torchrun writes files.
     main = int(os.environ.get("RANK", "0")) == 0
     try:
         check_hardware(settings.training)
@@ -89,8 +89,8 @@ def train(
 
 def _train_alone(
     settings: Settings, run: Path, display: Display, command: str, prepared: Prepared | None, resume: bool, main: bool
-) -> record.Record:
-    """Train in a folder that no other process writes into; a failure is written into the record."""
+) -> record.RunRecord:
+    """Train in a folder that no other process writes to; a failure is written into the record."""
     found = _begin(settings, run, command, resume, main)
     if found.status == "done":
         if main:
@@ -107,7 +107,7 @@ def _train_alone(
             found.status, found.reason = "failed", str(error) or type(error).__name__
             with contextlib.suppress(OSError):
                 found.save(run)
-                if not found.times.get("starts"):  # a mistake in the command: the folder can be used again
+                if not found.times.get("starts"):  # the command was wrong: the folder can be used again
                     (run / SETTINGS).unlink(missing_ok=True)
         raise
 
@@ -128,11 +128,11 @@ def saved_settings(run: Path) -> Settings:
 
 
 MOVABLE = {("data", "source"), ("model", "start"), ("evaluation", "vectors")}
-"""Settings that are paths: what they name may have been moved since the run was started."""
+"""Settings that are paths; the files may have been moved since the run was started."""
 
 
 def _check_recorded(run: Path, settings: Settings) -> None:
-    """Refuse settings that differ from those in the record, which were written with them. Files may have moved."""
+    """Raise an error if settings differ from the record, which was written with them. Files may have moved."""
     recorded = record.load(run).settings
     if not recorded:
         return
@@ -151,7 +151,7 @@ def _check_recorded(run: Path, settings: Settings) -> None:
 
 
 def final_model(run: Path) -> Path:
-    """The folder of a run's model; of a run that is not done, its last whole checkpoint."""
+    """Return the folder of a run's model, or of its last complete checkpoint if the run is not done."""
     if (run / MODEL / "config.json").is_file():
         return run / MODEL
     folder, _ = checkpoints.last_good(run)
@@ -160,21 +160,21 @@ def final_model(run: Path) -> Path:
     return folder
 
 
-def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool) -> record.Record:
+def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool) -> record.RunRecord:
     if resume:
         found = record.load(run)
         if found.status != "done":
             found.status, found.reason = "running", ""
-        if main and not (run / SETTINGS).is_file():  # killed right after the record was made
+        if main and not (run / SETTINGS).is_file():  # the process was killed right after writing the record
             checkpoints.write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
         return found
-    if not main:  # the first process makes the folder
-        return record.Record(seed=settings.training.seed)
-    # A start that was killed at once leaves no settings, which are written last: there is nothing to go on with.
+    if not main:  # the first process creates the folder
+        return record.RunRecord(seed=settings.training.seed)
+    # A start that was killed at once leaves no settings, which are written last, and cannot be resumed.
     begun = {LOCK, record.FILE, f"{record.FILE}.part", f"{SETTINGS}.part"}
     if any(entry.name not in begun for entry in run.iterdir()):
         raise ValueError(f"{run} is not empty; choose another folder, or go on with --resume {run}")
-    found = record.Record(
+    found = record.RunRecord(
         command=command,
         settings=as_dict(settings),
         seed=settings.training.seed,
@@ -188,25 +188,25 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
 
 
 def _train(
-    settings: Settings, run: Path, found: record.Record, display: Display, prepared: Prepared | None, main: bool
-) -> record.Record:
+    settings: Settings, run: Path, found: record.RunRecord, display: Display, prepared: Prepared | None, main: bool
+) -> record.RunRecord:
     start = None if settings.model.start is None else Path(settings.model.start)
     if prepared is None:
         display.note("preparing the data")
         prepared = prepare_data(settings)
-    for part in prepared.parts:  # a split that is not there is said now, not after training
+    for part in prepared.parts:  # reports a missing split before training
         part.evaluation_splits(settings.evaluation.split)
     way_out = "put back what it was, or train anew, in another folder"
     check_same_data(found.data, prepared.facts, settings.data.source, f"{run} was begun", way_out)
     config = configuration(settings.model, **decided_fields(prepared))
     seed = settings.training.seed
-    # Sums of numbers in another order give other last digits: resumed runs must have the same.
+    # Initialise the model even if a checkpoint follows, so that a resumed run sums numbers in equal order.
     if start is None:
         model = build(config, prepared.kind, seed)
     else:
         model = load_for(start, prepared.kind, prepared.labels, config)
     if prepared.labels:
-        name_classes(model, prepared.labels)  # before training: checkpoints are models too
+        name_classes(model, prepared.labels)  # before training, since checkpoints are models, too
     found.data, found.notes = prepared.facts, prepared.notes
     found.model = {
         "class": type(model).__name__,
@@ -239,10 +239,10 @@ def _tidy(run: Path) -> None:
 
 
 def prepare_data(settings: Settings) -> Prepared:
-    """The data of a run, as long as its model can read; what would only be found out after training is said now."""
+    """Prepare the data of a run for its model, and report errors now that would only show after training."""
     tasks = find_tasks(settings.data.task)
     asked = settings.model.fields.get("max_position_embeddings")
-    least = 3 if tasks[0].kind == "span-corruption" else 2  # a token and its end, and what stands for a hidden span
+    least = 3 if tasks[0].kind == "span-corruption" else 2  # a token, the end, and a sentinel for hidden tokens
     if isinstance(asked, int) and asked < least:
         raise ValueError(
             f"--max-length (model.max_position_embeddings) must be at least {least} for {settings.data.task}, "
@@ -262,7 +262,7 @@ def prepare_data(settings: Settings) -> Prepared:
 
 
 def decided_fields(prepared: Prepared) -> dict[str, Any]:
-    """The fields of a configuration that the data decides."""
+    """Return the fields of a configuration that depend on the data."""
     fields: dict[str, Any] = {"vocab_size": len(prepared.tokenizer)}
     if prepared.labels:
         fields["num_labels"] = len(prepared.labels)
@@ -270,7 +270,7 @@ def decided_fields(prepared: Prepared) -> dict[str, Any]:
 
 
 def plan(settings: TrainingSettings, prepared: Prepared) -> Plan:
-    """How many steps there are, and when to look and to save."""
+    """Compute the number of steps, and the intervals of evaluation and saving."""
     if settings.tokens is not None:
         batches = RunBatches(_batches(settings, prepared), 0)
         steps = math.ceil(batches.until(settings.tokens) / settings.accumulation)
@@ -294,7 +294,7 @@ def _batches(settings: TrainingSettings, prepared: Prepared) -> TokenBatches:
 
 
 def _fit(
-    settings: Settings, run: Path, found: record.Record, display: Display, prepared: Prepared, model: Any
+    settings: Settings, run: Path, found: record.RunRecord, display: Display, prepared: Prepared, model: Any
 ) -> SynthesizerTrainer:
     training = settings.training
     planned = plan(training, prepared)
@@ -315,9 +315,9 @@ def _fit(
         arguments.world_size,
     )
     reporter = Reporter(display, 0 if training.minutes is not None else planned.steps)
-    keeper = Keeper(found, run, training.minutes, checkpoint)
+    keeper = RecordCallback(found, run, training.minutes, checkpoint)
     callbacks: list[TrainerCallback] = [reporter, keeper]
-    board = Board(run / "tensorboard") if arguments.process_index == 0 else None
+    board = TensorBoardCallback(run / "tensorboard") if arguments.process_index == 0 else None
     if board is not None:
         callbacks.append(board)
     if training.patience is not None:
@@ -339,7 +339,7 @@ def _fit(
     reporter.trainer = keeper.trainer = trainer
     torch.manual_seed(training.seed)
     found.times["starts"] = found.times.get("starts", 0) + 1
-    with interruptible(keeper), contextlib.nullcontext() if board is None else contextlib.closing(board):
+    with stop_on_signals(keeper), contextlib.nullcontext() if board is None else contextlib.closing(board):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     keeper.write()
     if keeper.interrupted:
@@ -351,7 +351,7 @@ def _fit(
 
 
 def _out_of_patience(checkpoint: Path, patience: int | None) -> bool:
-    """Whether a run was to stop at a checkpoint: the Trainer would go on for a step."""
+    """Return True if a run was due to stop at a checkpoint; the Trainer would train another step."""
     if patience is None:
         return False
     state = json.loads((checkpoint / "trainer_state.json").read_text())
@@ -373,7 +373,7 @@ def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: P
         lr_scheduler_type={"constant": "constant_with_warmup", "t5": "inverse_sqrt"}.get(
             training.schedule, training.schedule
         ),
-        lr_scheduler_kwargs=HELD if training.schedule == "t5" else None,
+        lr_scheduler_kwargs=T5_SCHEDULE if training.schedule == "t5" else None,
         warmup_steps=training.warmup,
         optim="adamw_torch_fused" if adam else "adafactor",
         adam_beta1=training.beta1,
@@ -397,12 +397,12 @@ def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: P
         save_strategy="steps",
         save_steps=planned.save_every,
         save_total_limit=None,
-        restore_callback_states_from_checkpoint=True,  # or patience would start anew
+        restore_callback_states_from_checkpoint=True,  # otherwise patience would start again
         disable_tqdm=True,
         use_cpu=on_cpu,
-        use_cache=True,  # or the saved configuration would say that there is none
+        use_cache=True,  # otherwise the saved configuration would disable the cache
         ddp_find_unused_parameters=False,
-        # The first process scores alone, while the others wait for it at the start of the next run, if there is one.
+        # The first process scores alone, while the others wait for it in the next run, if there is one.
         ddp_timeout=6 * 60 * 60,
         remove_unused_columns=False,
         fsdp=training.shard or None,  # pyright: ignore[reportArgumentType] (its annotation is older than its meaning)
@@ -410,17 +410,17 @@ def _arguments(training: TrainingSettings, planned: Plan, run: Path, prepared: P
         average_tokens_across_devices=True,
     )
     if arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # several are for torchrun: one process for all would be slow, and split batches again
+        arguments._n_gpu = 1  # several need torchrun: one process for all is slow, and splits batches again
     return arguments
 
 
 def _finish(
-    settings: Settings, run: Path, found: record.Record, trainer: SynthesizerTrainer, prepared: Prepared
+    settings: Settings, run: Path, found: record.RunRecord, trainer: SynthesizerTrainer, prepared: Prepared
 ) -> None:
-    """Choose the weights to keep, and write them with the tokenizer as a model that ``from_pretrained`` reads."""
+    """Choose the final weights, and save model and tokenizer for ``from_pretrained``."""
     keep = settings.training.keep
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
-    # A sharded model is gathered, in which all processes take part.
+    # All processes take part in gathering a sharded model.
     weights = trainer.accelerator.get_state_dict(trainer.model) if settings.training.shard else None
     if not trainer.args.should_save:
         return
@@ -439,14 +439,14 @@ def _finish(
         if keep == "average" and whole:
             count = checkpoints.average(whole, unfinished / checkpoints.WEIGHTS)
             found.weights = f"mean of {count} checkpoints up to step {checkpoints.step_of(whole[0])}"
-        checkpoints.seal(unfinished)  # on the disk: the checkpoints that it came from are removed soon
-    # Before the model is there: afterwards nobody would know which weights it has.
+        checkpoints.seal(unfinished)  # flushes to the disk, since the checkpoints are removed soon
+    # Save before the model exists: afterwards nobody could tell which weights it has.
     found.save(run)
     unfinished.rename(run / MODEL)
 
 
 def check_names(folder: Path, settings: Settings) -> None:
-    """Refuse names that no record can hold, and no library can write a model to: before training, not after."""
+    """Raise an error before training for names that cannot be written as UTF-8."""
     for name in (str(folder), settings.data.source, settings.model.start or ""):
         try:
             name.encode()
@@ -455,7 +455,7 @@ def check_names(folder: Path, settings: Settings) -> None:
 
 
 def check_hardware(training: TrainingSettings) -> None:
-    """Refuse what this machine would do worse than without, or not at all."""
+    """Raise an error for options that this machine cannot use, or that would slow it down."""
     if training.shard and not torch.cuda.is_available():
         raise ValueError("training.shard needs accelerators; on CPUs every process has the whole model, leave it out")
     if training.precision == "bf16" and not torch.cuda.is_available() and not _has_fast_bf16():

@@ -1,4 +1,4 @@
-"""All that a run can be told, from a YAML file, from options, or from ``a.b=c``; checked before anything starts."""
+"""Settings of a run from a YAML file, from options or from ``a.b=c``, checked before the run starts."""
 
 import dataclasses
 import math
@@ -20,26 +20,25 @@ Precision = Literal["fp32", "bf16"]
 Keep = Literal["last", "best", "average"]
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout")
-"""Fields of a saved model's configuration that a run may change: its weights do not depend on them."""
+"""Fields of a saved model's configuration that a run may change, because the weights do not depend on them."""
 
 
 @dataclass(frozen=True)
 class DataSettings:
-    """What is learned from.
+    """Settings of the training data.
 
     Args:
-        source: a folder, a file, ``hub:NAME`` or ``builtin:NAME``; several, joined by `` + ``, are read as one. For a
-            suite of tasks a folder with a folder of each.
-        task: a task, or ``glue`` or ``superglue`` for all of theirs together.
-        columns: columns of the source for fields of the task, such as ``label=0,text=1+2``; one that ends in ``?`` may
-            be missing.
+        source: a folder, a file, ``hub:NAME`` or ``builtin:NAME``; several, joined by `` + ``, are read as one. A suite
+            of tasks needs a folder with one folder per task.
+        task: a task, or ``glue`` or ``superglue`` for all tasks of a suite together.
+        columns: columns of the source for fields of the task, such as ``label=0,text=1+2``; a column that ends in ``?``
+            may be missing.
         tokenizer: ``unigram``, ``bytes`` or ``words``, trained on the training split.
-        vocab_size: tokens in the vocabulary.
-        over_long: what is done with examples that are longer than the model's longest input: ``truncate`` or ``drop``.
-        read_examples: read only that many records of the training split, the first ones: the tokenizer is trained on
-            these, and only these are encoded; all unless given.
-        train_examples: learn from that many, the first of the split; all unless given.
-        mix_limit: where several tasks are learned together, none counts as larger than that (T5's limit).
+        vocab_size: number of tokens in the vocabulary.
+        over_long: treatment of examples that are longer than the model's longest input: ``truncate`` or ``drop``.
+        read_examples: number of training records that are read, for the tokenizer too; all by default.
+        train_examples: number of training examples that are used, from the beginning of the split; all by default.
+        mix_limit: maximum size that a task counts as when several are learned together (T5's limit).
     """
 
     source: str = "builtin:docs"
@@ -55,14 +54,13 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """What learns.
+    """Settings of the model.
 
     Args:
-        preset: where the sizes come from, see ``synthattn describe``.
-        attention: of all layers of both stacks, such as ``random+vanilla``.
-        start: a folder of a saved model to start from; its tokenizer is used, and its sizes; of its fields only those
-            of dropout can be changed.
-        fields: any fields of the configuration to change, such as ``d_model: 128``.
+        preset: name of a set of sizes, see ``synthattn describe``.
+        attention: attention of all layers of both stacks, such as ``random+vanilla``.
+        start: folder of a saved model to start from, with its tokenizer and sizes; only its dropout can be changed.
+        fields: fields of the configuration to change, such as ``d_model: 128``.
     """
 
     preset: str = "cpu"
@@ -73,39 +71,39 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How it learns. A run ends after ``steps``, ``tokens`` or ``minutes``, whichever is given.
+    """Settings of training. A run ends after ``steps``, ``tokens`` or ``minutes``, whichever is given.
 
     Args:
-        steps: updates of the weights.
-        tokens: enough steps to read that many tokens, padding not counted.
-        minutes: as many steps as that time allows; only schedules without an end can be used.
-        batch_tokens: tokens in a batch at most, padding included, of all processes together.
-        accumulation: batches to a step.
-        learning_rate: the highest.
+        steps: number of updates of the weights.
+        tokens: number of tokens to train on, padding not counted.
+        minutes: time limit; only schedules without an end can be used.
+        batch_tokens: maximum number of tokens in a batch, padding included, of all processes together.
+        accumulation: batches per step.
+        learning_rate: the highest learning rate.
         schedule: ``inverse_sqrt`` (the paper's), ``linear``, ``cosine`` or ``constant``, all after the warm-up; or
             ``t5``, as ``inverse_sqrt`` but without a rise: the highest from the start.
         warmup: steps in which the learning rate rises, or is held with ``t5``.
         optimizer: ``adam``, or ``adafactor`` in T5's form, whose learning rate is relative to the size of each
             parameter: its root mean square, 0.001 at least.
-        beta1: of Adam.
-        beta2: of Adam.
-        epsilon: of Adam.
-        weight_decay: decoupled, of matrices only: not of biases, norms and weights of mixtures.
-        label_smoothing: share of the probability that goes to all tokens alike; 0.1 for tasks that write a text.
-        clip: gradients are scaled to have at most this norm; 0 for no limit.
-        seed: of the first weights, the order of the examples and dropout.
-        precision: ``fp32``, or ``bf16`` where the hardware has it.
+        beta1: decay of Adam's first moment.
+        beta2: decay of Adam's second moment.
+        epsilon: Adam's epsilon.
+        weight_decay: decoupled weight decay of matrices; not of biases, norms and weights of mixtures.
+        label_smoothing: share of probability spread over all tokens; by default 0.1 for tasks that write a text.
+        clip: maximum norm of the gradients; 0 for no limit.
+        seed: seed of the initial weights, the order of the examples and dropout.
+        precision: ``fp32``, or ``bf16`` if the hardware supports it.
         gradient_checkpointing: compute activations twice to keep fewer.
         shard: split the model itself over the processes (FSDP2), for models too large for one accelerator.
-        compile: let torch compile the model.
-        workers: processes that prepare batches.
+        compile: compile the model with torch.
+        workers: number of processes that prepare batches.
         log_every: steps between points of the loss curve.
-        evaluate_every: steps between looks at the validation loss; a tenth of the run unless given.
-        evaluate_tokens: tokens of the validation split that are looked at then.
-        save_every: steps between checkpoints; a multiple of ``log_every``; as ``evaluate_every`` unless given.
-        keep_checkpoints: how many are kept.
-        patience: stop when so many looks at the validation loss found no better one.
-        keep: which weights are the result: of the ``last`` step, of the ``best`` look, or the ``average`` of the
+        evaluate_every: steps between validations; a tenth of the run by default.
+        evaluate_tokens: number of validation tokens for the validation loss.
+        save_every: steps between checkpoints, a multiple of ``log_every``; ``evaluate_every`` by default.
+        keep_checkpoints: number of checkpoints that are kept.
+        patience: number of validations without improvement after which the run stops.
+        keep: weights of the result: of the ``last`` step, of the ``best`` validation, or the ``average`` of the
             checkpoints that are kept.
     """
 
@@ -141,17 +139,17 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """How it is judged.
+    """Settings of the evaluation.
 
     Args:
-        split: ``test`` unless given, or ``validation`` where there is none.
-        limit: judge that many examples, the first ones; all unless given.
-        beams: 1 is greedy decoding.
-        length_penalty: of beam search.
+        split: split to score; by default ``test``, or ``validation`` if there is no test split.
+        limit: number of examples to score, from the beginning of the split; all by default.
+        beams: width of beam search; 1 is greedy decoding.
+        length_penalty: length penalty of beam search.
         length_penalty_form: ``huggingface``: score / length^p, or ``gnmt``: score / ((5 + length) / 6)^p.
-        max_new_tokens: the longest answer; 50 more than the longest text read unless given.
-        batch_tokens: tokens in a batch.
-        vectors: a file of word vectors for embedding metrics; the model's own unless given.
+        max_new_tokens: maximum number of tokens of an answer; by default 50 more than the longest input of the batch.
+        batch_tokens: maximum number of tokens in a batch.
+        vectors: a file of word vectors for embedding metrics; the model's own vectors by default.
     """
 
     split: str | None = None
@@ -166,7 +164,7 @@ class EvaluationSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """A run."""
+    """All settings of one training run."""
 
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
@@ -177,7 +175,7 @@ class Settings:
         _check(self)
 
     def changed(self, **changes: Any) -> "Settings":
-        """With other values for settings that are named with two underscores: ``training__seed=3``."""
+        """Return settings with changed values, named with two underscores: ``training__seed=3``."""
         result = self
         for name, value in changes.items():
             part, key = name.split("__", 1)
@@ -186,7 +184,7 @@ class Settings:
 
 
 def read_settings(file: Path | None, overrides: Iterable[str] = ()) -> dict[str, Any]:
-    """The settings that a YAML file and ``a.b=c`` say, as nested dictionaries; later ones win."""
+    """Read settings from a YAML file and from ``a.b=c`` into nested dictionaries; later ones win."""
     import yaml
 
     found: dict[str, Any] = {}
@@ -210,7 +208,7 @@ def put(settings: dict[str, Any], path: str, value: Any) -> None:
     *parents, last = path.split(".")
     place = settings
     for name in parents:
-        if place.get(name) is None:  # as in a file that has a group with nothing in it
+        if place.get(name) is None:  # a group in a file may be empty
             place[name] = {}
         place = place[name]
         if not isinstance(place, dict):
@@ -219,7 +217,7 @@ def put(settings: dict[str, Any], path: str, value: Any) -> None:
 
 
 def from_dict(found: Mapping[str, Any]) -> Settings:
-    """Settings of nested dictionaries; what they do not say stays as it is by default."""
+    """Create settings from nested dictionaries; missing settings keep their defaults."""
     groups = {group.name: type(group.default) for group in dataclasses.fields(Settings)}
     for name in found:
         if name not in groups:
@@ -256,7 +254,7 @@ def _value(name: str, value: Any, hint: Any) -> Any:
     for option in options:
         if get_origin(option) is Literal and value in get_args(option):
             return value
-        # YAML reads 1e-3 as a text.
+        # YAML reads 1e-3 as a string.
         if option is float and isinstance(value, int | float | str) and not isinstance(value, bool) and _finite(value):
             return float(value)
         if option is int and isinstance(value, int) and not isinstance(value, bool):
@@ -282,47 +280,33 @@ def _value(name: str, value: Any, hint: Any) -> Any:
 
 
 def _finite(value: int | float | str) -> bool:
-    """Return whether a value stands for a finite number."""
+    """Return True if a value stands for a finite number."""
     try:
         return math.isfinite(float(value))
     except (ValueError, OverflowError):
         return False
 
 
+AT_LEAST = {
+    "training": dict.fromkeys(("warmup", "epsilon", "weight_decay", "clip", "seed", "workers"), 0)
+    | dict.fromkeys(("steps", "tokens", "batch_tokens", "accumulation", "log_every", "evaluate_every"), 1)
+    | dict.fromkeys(("evaluate_tokens", "save_every", "keep_checkpoints", "patience"), 1),
+    "data": dict.fromkeys(("vocab_size", "read_examples", "train_examples", "mix_limit"), 1),
+    "evaluation": dict.fromkeys(("limit", "beams", "max_new_tokens", "batch_tokens"), 1),
+}
+"""The smallest value of each setting that has one."""
+
+
 def _check(settings: Settings) -> None:
-    training, data, evaluation = settings.training, settings.data, settings.evaluation
+    training, data = settings.training, settings.data
     ends = [name for name in ("steps", "tokens", "minutes") if getattr(training, name) is not None]
     if len(ends) > 1:
         raise ValueError(f"a run ends after steps, tokens or minutes, got {' and '.join(ends)}; leave one")
-    at_least: dict[str, tuple[Any, float]] = {
-        "training.steps": (training.steps, 1),
-        "training.tokens": (training.tokens, 1),
-        "training.batch_tokens": (training.batch_tokens, 1),
-        "training.accumulation": (training.accumulation, 1),
-        "training.warmup": (training.warmup, 0),
-        "training.epsilon": (training.epsilon, 0),
-        "training.weight_decay": (training.weight_decay, 0),
-        "training.clip": (training.clip, 0),
-        "training.seed": (training.seed, 0),
-        "training.workers": (training.workers, 0),
-        "training.log_every": (training.log_every, 1),
-        "training.evaluate_every": (training.evaluate_every, 1),
-        "training.evaluate_tokens": (training.evaluate_tokens, 1),
-        "training.save_every": (training.save_every, 1),
-        "training.keep_checkpoints": (training.keep_checkpoints, 1),
-        "training.patience": (training.patience, 1),
-        "data.vocab_size": (data.vocab_size, 1),
-        "data.read_examples": (data.read_examples, 1),
-        "data.train_examples": (data.train_examples, 1),
-        "data.mix_limit": (data.mix_limit, 1),
-        "evaluation.limit": (evaluation.limit, 1),
-        "evaluation.beams": (evaluation.beams, 1),
-        "evaluation.max_new_tokens": (evaluation.max_new_tokens, 1),
-        "evaluation.batch_tokens": (evaluation.batch_tokens, 1),
-    }
-    for name, (value, least) in at_least.items():
-        if value is not None and not value >= least:  # so that NaN is refused, too
-            raise ValueError(f"{name} must be at least {least:g}, got {value:g}")
+    for group, bounds in AT_LEAST.items():
+        for name, least in bounds.items():
+            value = getattr(getattr(settings, group), name)
+            if value is not None and not value >= least:  # so that NaN is refused, too
+                raise ValueError(f"{group}.{name} must be at least {least:g}, got {value:g}")
     if training.minutes is not None and not training.minutes > 0:
         raise ValueError(f"training.minutes must be above 0, got {training.minutes:g}")
     if not training.learning_rate > 0:

@@ -1,4 +1,4 @@
-"""The Trainer of transformers with our batches, our loss, and checkpoints that are whole or are not used."""
+"""The Trainer of transformers with batches by token count, smoothed loss and sealed checkpoints."""
 
 import json
 import math
@@ -19,33 +19,33 @@ from synthattn.tasks.inputs import IGNORED, Inputs, RunBatches
 from synthattn.training import checkpoints
 
 
-class Diverged(ValueError):  # noqa: N818 (it says what happened)
-    """The loss is no longer a number."""
+class Diverged(ValueError):  # noqa: N818 (the name says what happened)
+    """Raised when the loss is no longer finite."""
 
 
 CURVE = "curve.json"
-"""In a checkpoint: what belongs to the next point of the loss curve."""
+"""File in a checkpoint with the unfinished point of the loss curve."""
 
 
-HELD = {"held": True}
-"""For ``lr_scheduler_kwargs``: the inverse square root, held at its height where it would else rise, as in T5."""
+T5_SCHEDULE = {"held": True}
+"""Value of ``lr_scheduler_kwargs`` for T5's schedule: inverse square root, constant during warm-up."""
 
 
 class SynthesizerTrainer(Trainer):
-    """Batches by number of tokens, in an order that depends on the seed alone.
+    """Trainer with batches by token count, in an order that depends only on the seed.
 
     Args:
-        model: what learns.
+        model: the model to train.
         args: ``TrainingArguments``.
-        inputs: what it learns from.
-        batches: in which batches.
-        validation: what the validation loss is computed from.
-        tokenizer: is saved with every checkpoint.
-        evaluation_tokens: in a batch of these.
-        label_smoothing: share of the probability that goes to all classes alike.
-        keep: how many checkpoints are kept.
-        keep_best: whether the best one is kept besides.
-        **options: as for ``Trainer``.
+        inputs: training examples.
+        batches: batches of the whole run.
+        validation: examples for the validation loss.
+        tokenizer: tokenizer that is saved with every checkpoint.
+        evaluation_tokens: maximum number of tokens in a validation batch.
+        label_smoothing: share of probability spread over all classes.
+        keep: number of checkpoints that are kept.
+        keep_best: also keep the best checkpoint.
+        **options: options of ``Trainer``.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SynthesizerTrainer(Trainer):
         **options: Any,
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=inputs, eval_dataset=validation, **options)
-        # Also classifiers, here: their labels are classes, of which some batches of a step may have fewer, or none.
+        # Classifiers too: some batches of a step may have fewer labels, or none.
         self.model_accepts_loss_kwargs = True
         self.inputs, self.batches, self.validation = inputs, batches, validation
         self.tokenizer = tokenizer
@@ -72,7 +72,7 @@ class SynthesizerTrainer(Trainer):
         self.tokens = self.padded = 0
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        # Not prepared by accelerate, which would split the batches in its own way: each process has its share already.
+        # Not prepared by accelerate, which would split the batches again: each process already has its share.
         return DataLoader(
             self.inputs,
             batch_sampler=self.batches,  # pyright: ignore[reportArgumentType]
@@ -85,12 +85,12 @@ class SynthesizerTrainer(Trainer):
     def get_optimizer_cls_and_kwargs(args: Any, model: Any = None) -> tuple[Any, Any]:
         kind, options = Trainer.get_optimizer_cls_and_kwargs(args, model)
         if kind is Adafactor:
-            # The Trainer's own would take T5's rates, which are relative to the size of a parameter, for absolute ones.
+            # T5's learning rates are relative to the size of a parameter; the Trainer would use them as absolute.
             options |= {"scale_parameter": True, "relative_step": False, "warmup_init": False}
         return kind, options
 
     def create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> Any:
-        if self.args.lr_scheduler_kwargs == HELD and self.lr_scheduler is None:
+        if self.args.lr_scheduler_kwargs == T5_SCHEDULE and self.lr_scheduler is None:
             steps = max(1, self.args.get_warmup_steps(num_training_steps))
             chosen: Any = self.optimizer if optimizer is None else optimizer
             self.lr_scheduler = LambdaLR(chosen, lambda step: math.sqrt(steps / max(steps, step)))
@@ -98,9 +98,9 @@ class SynthesizerTrainer(Trainer):
         return super().create_scheduler(num_training_steps, optimizer)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
-        """Of matrices only: the Trainer goes by names, and would also decay a single number that is called alpha."""
+        """Return the names of matrices; the Trainer would also decay single numbers such as alpha."""
         named = set(super().get_decay_parameter_names(model))
-        # A few numbers for each head, whatever their shape: how much a term weighs is not to be pulled anywhere.
+        # Weights of mixtures are left out, whatever their shape: no decay should pull them anywhere.
         weights = (module for module in model.modules() if isinstance(module, SigmoidWeights | SoftmaxWeights))
         mixing = {id(parameter) for module in weights for parameter in module.parameters()}
         parameters = model.named_parameters()
@@ -111,7 +111,7 @@ class SynthesizerTrainer(Trainer):
         self.tokens += int(mask.sum())
         self.padded += mask.numel()
         loss = super().training_step(model, inputs, num_items_in_batch)
-        # Elsewhere than on a CPU a look at the loss would wait for it; there the next line of the log tells.
+        # Reading the loss would block an accelerator; there the next log entry detects divergence.
         if loss.device.type == "cpu" and not math.isfinite(float(loss)):
             raise Diverged(self._divergence(inputs, float(loss)))
         return loss
@@ -132,18 +132,18 @@ class SynthesizerTrainer(Trainer):
             given["decoder_input_ids"] = bare.prepare_decoder_input_ids_from_labels(labels)
         outputs = model(**given)
         items = (labels != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
-        loss = smoothed_loss(outputs.logits, labels, self.label_smoothing, shifted=self._shifts(bare)) / items
+        loss = smoothed_loss(outputs.logits, labels, self.label_smoothing, shifted=bool(bare.config.is_decoder)) / items
         if getattr(outputs, "ponder_cost", None) is not None:
             loss = loss + bare.config.ponder_weight * (labels != IGNORED).sum() / items * outputs.ponder_cost
         if num_items_in_batch is not None:
-            loss = loss * self.accelerator.num_processes  # the gradients of all processes are averaged
+            loss = loss * self.accelerator.num_processes  # gradients are averaged over all processes
         return (loss, outputs) if return_outputs else loss
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        return 0  # nobody reads them, and the Trainer would count the parameters anew in every step
+        return 0  # not used, and the Trainer would count the parameters again in every step
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The validation loss, in nats per token (or class), without label smoothing."""
+        """Return the validation loss in nats per token (or class), without label smoothing."""
         model = self.model
         assert isinstance(model, nn.Module)
         lengths = self.validation.lengths
@@ -178,7 +178,7 @@ class SynthesizerTrainer(Trainer):
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         run = Path(str(self.args.output_dir))
         folder = run / f"{checkpoints.PREFIX}{self.state.global_step}"
-        # Left over from before an interruption: what is written now must not mix with it.
+        # Remove files from before an interruption: they must not mix with new ones.
         if self.args.should_save and folder.exists():
             checkpoints.remove(folder)
         self.accelerator.wait_for_everyone()
@@ -196,19 +196,16 @@ class SynthesizerTrainer(Trainer):
             checkpoints.prune(run, self.keep, best, self.state.save_steps, self.state.max_steps)  # pyright: ignore[reportArgumentType]
 
     def continue_curve(self, checkpoint: Path) -> None:
-        """Go on with a point of the loss curve that was begun before an interruption."""
+        """Continue a point of the loss curve that was begun before an interruption."""
         curve = json.loads((checkpoint / CURVE).read_text())
         self._tr_loss += curve["loss"]
         self._globalstep_last_logged = curve["logged"]
 
     def over_processes(self, values: Tensor) -> Tensor:
-        """The sum over all processes."""
+        """Return the sum over all processes."""
         if self.args.world_size == 1:
             return values
         return self.accelerator.reduce(values.clone().to(self.args.device))  # pyright: ignore[reportReturnType]
-
-    def _shifts(self, model: Any) -> bool:
-        return bool(model.config.is_decoder)
 
     def _divergence(self, inputs: dict[str, Any], loss: float) -> str:
         rows, width = inputs["input_ids"].shape
@@ -219,7 +216,7 @@ class SynthesizerTrainer(Trainer):
 
 
 def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float, shifted: bool) -> Tensor:
-    """The sum over places of the cross-entropy with smoothed labels; ``shifted``: a place predicts the next token."""
+    """Return the summed cross-entropy with smoothed labels; ``shifted``: a position predicts the next token."""
     if shifted:
         logits, labels = logits[:, :-1], labels[:, 1:]
     flat = logits.flatten(0, -2).float()

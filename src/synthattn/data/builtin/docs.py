@@ -1,48 +1,46 @@
-"""English prose that is on every machine with this package: the documentation inside Python and torch.
+"""English prose that is on every machine with this package: docstrings of the standard library and of torch.
 
-Docstrings are read from source files, not from imported modules: importing all of them would take long and do things.
+They are read from source files, not from imported modules: importing all of them would take long and do things.
 """
 
-import ast
 import hashlib
-import html
 import importlib.metadata
 import importlib.util
+import inspect
 import json
 import os
 import platform
 import re
 import sysconfig
 import tempfile
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from synthattn.data.builtin.docs_text import paragraphs
 from synthattn.data.cache import cache_folder
 from synthattn.data.source import Record
 
-VERSION = 2
+VERSION = 3
 OTHER = "other"
 MIN_PARAGRAPHS = 100
 """Modules with fewer paragraphs share the label ``other``: no classifier could learn them."""
+MIN_WORDS = 7
 SPLITS = ("train", "validation", "test")
 _SHARE = 20
 # Tests, tables and copies of other packages document nothing.
-_SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "_internal", "_vendor"}
-_SKIPPED |= {"encodings"}
-_TOPICS = "pydoc_data"
-# What the wheel of torch contains.
-_TORCH = ("torch", "functorch", "torchgen")
-# Documentation in files of its own; histories and licences are none.
-_MANUALS = {"help.html", "extend.txt", "architecture.rst", "README.txt", "README.md"}
-# Folders of headers whose comments are the documentation of the C++ interface; the other ones are generated, or copies.
-_HEADERS = ("ATen/core", "ATen/detail", "c10", "torch")
-_BODIES = ("finalbody", "orelse", "handlers", "body")
-# Files of torch that document the functions of the package itself.
-_TOP = {"__init__", "_torch_docs", "_tensor_docs", "_tensor", "functional"}
+_SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "_vendor", "encodings"}
+# Read without a parser, which takes half a minute; torch documents its compiled functions by calls of add_docstr.
+_DOCSTRING = re.compile(r'(?:\A(?:\s*#[^\n]*\n)*\s*|:[ \t]*\n\s*|docstr\(\s*[\w.]+,\s*)[rRuU]?"""(.+?)"""', re.DOTALL)
+_HEADING = re.compile(r"^.*\n *([=~^*#-])\1{2,} *$", re.MULTILINE)
+# A blank line, or what is before an item of a list, a described name or an example.
+_BLOCK_END = re.compile(r"\n\s*\n|\n(?=\s*(?:[+*-]|:\w+|\w+ \(.*\):|>>>) )")
+# Roles, literals and emphasis become the words in them; only names and plain words remain.
+_MARKUP = re.compile(r"(?::[\w:+.-]+:)?`+~?([\w .,()'-]+?)(?:\s*<[^`>]+>)?`+_{0,2}|(?<!\w)\*{1,2}(\w[\w ]*)\*{0,2}")
+_FIELD = re.compile(r"(?:[+*-]|[\w*]+ ?(?:\([^()]*\))?:|:\w+(?: \w+)*:|\.\. \w+::|\w+\(.*?\)[:.]? *-[->])\s+")
+_CODE = re.compile(r"[{}|<>\\`$@^~\[\]*%=#]|::|:\w+:|\.\.|https?:|->|>>>|\"\"|''|--|\w\(\w")
+_WORD = re.compile(r"[A-Za-z]+(?:['/-][A-Za-z]+)*")
+_COMMON = re.compile(r"the|an?|of|to|in|is|are|be|and|or|that|this|it|for|with|by|as|on|from|not|if|will|can")
 
 
 def docs_source(name: str = "builtin:docs") -> "DocsSource":
@@ -53,14 +51,13 @@ def docs_source(name: str = "builtin:docs") -> "DocsSource":
 class DocsSource:
     """Paragraphs of documentation, in a split each by a hash of their text.
 
-    The field ``module`` is the top-level module of the standard library, ``language`` for the reference that
-    ``help()`` shows, or ``torch`` with one more level if there is one; ``other`` for modules with fewer than
-    ``MIN_PARAGRAPHS``.
+    The field ``module`` is the top-level module of the standard library, or ``torch`` with one more level if there is
+    one; ``other`` for modules with fewer than ``MIN_PARAGRAPHS``.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.versions = {"python": platform.python_version(), "torch": _torch_version()}
+        self.versions = {"python": platform.python_version(), "torch": importlib.metadata.version("torch")}
         self._paragraphs: list[tuple[str, str]] | None = None
 
     @property
@@ -78,11 +75,9 @@ class DocsSource:
     def read(self, split: str) -> Iterator[Record]:
         if split not in SPLITS:
             raise ValueError(f"{self.name} has no split {split!r}; choose from {', '.join(SPLITS)}")
-        i = 0
-        for text, module in self._all():
-            if _split_of(text) == split:
-                i += 1
-                yield Record({"text": text, "module": module}, f"builtin:docs, example {i}")
+        found = ((text, module) for text, module in self._all() if _split_of(text) == split)
+        for i, (text, module) in enumerate(found, 1):
+            yield Record({"text": text, "module": module}, f"builtin:docs, example {i}")
 
     def fingerprint(self) -> str:
         return _digest(self._all())
@@ -97,13 +92,6 @@ class DocsSource:
         return self._paragraphs
 
 
-def _torch_version() -> str:
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
-
-
 def _split_of(text: str) -> str:
     return {0: "validation", 1: "test"}.get(zlib.crc32(text.encode()) % _SHARE, "train")
 
@@ -116,7 +104,7 @@ def _digest(found: list[tuple[str, str]]) -> str:
 
 
 def _cached(path: Path) -> list[tuple[str, str]] | None:
-    """What was stored, or None if there is nothing or not all of it."""
+    """Read what was stored; None if there is nothing or not all of it."""
     try:
         header, *lines = path.read_text(encoding="utf-8").splitlines()
         found = [(str(text), str(module)) for text, module in map(json.loads, lines)]
@@ -138,107 +126,54 @@ def _store(path: Path, found: list[tuple[str, str]]) -> None:
 
 
 def extract() -> list[tuple[str, str]]:
-    """All paragraphs with their labels, each text once, in the order of the files' names."""
+    """Return all paragraphs with their labels, each text once, in the order of the files' names."""
     found: dict[str, tuple[str, str]] = {}
     for path, label in _files():
-        for docstring in _docstrings(path):
+        for docstring in docstrings(path.read_text(encoding="utf-8", errors="ignore")):
             for text in paragraphs(docstring):
-                # Texts that differ in their marks only are the same.
-                found.setdefault(re.sub(r"\W+", " ", text.casefold()), (text, label))
+                found.setdefault(text.casefold(), (text, label))
     counts = Counter(label for _, label in found.values())
     return [(text, label if counts[label] >= MIN_PARAGRAPHS else OTHER) for text, label in found.values()]
 
 
 def _files() -> Iterator[tuple[Path, str]]:
-    """Files and their labels."""
-    library = Path(sysconfig.get_paths()["stdlib"])
-    for path in _sources(library):
-        module = path.relative_to(library).parts[0].removesuffix(".py")
-        yield path, "language" if module == _TOPICS else module
-    for package in _TORCH:
-        spec = importlib.util.find_spec(package)
-        for location in (spec.submodule_search_locations if spec is not None else None) or ():
-            for path in _sources(Path(location)):
-                module = path.relative_to(location).parts[0].removesuffix(".py")
-                yield path, package if module in _TOP or package != "torch" else f"torch.{module}"
-            for name in _HEADERS:
-                yield from ((path, "torch.cpp") for path in _sources(Path(location, "include", name), ".h"))
+    """Yield source files and their labels; sorted, since file systems have orders of their own."""
+    spec = importlib.util.find_spec("torch")
+    folders = [Path(sysconfig.get_paths()["stdlib"]), *map(Path, spec.submodule_search_locations or [] if spec else [])]
+    for torch, folder in enumerate(folders):
+        found: list[Path] = []
+        for inside, inner, files in os.walk(folder):
+            inner[:] = [name for name in inner if name not in _SKIPPED]
+            found += [Path(inside, name) for name in files if name.endswith(".py")]
+        for path in sorted(found):
+            first, *more = path.relative_to(folder).parts
+            module = first.removesuffix(".py")
+            yield path, (f"torch.{module}" if more else "torch") if torch else module
 
 
-def _sources(root: Path, suffix: str = ".py") -> list[Path]:
-    """The files below a folder; sorted, since file systems have orders of their own."""
-    found: list[Path] = []
-    for folder, inner, files in os.walk(root):
-        inner[:] = [name for name in inner if name not in _SKIPPED]
-        found += [Path(folder, name) for name in files if name.endswith(suffix) or name in _MANUALS]
-    return sorted(found)
+def docstrings(source: str) -> Iterator[str]:
+    """Yield what stands in triple quotes where docstrings stand: first in a file, a class or a function."""
+    for found in _DOCSTRING.finditer(source):
+        yield found[1]
 
 
-def _docstrings(path: Path) -> Iterator[str]:
-    """The docstrings in a file, and texts that are made docstrings by a call or are topics of ``help()``."""
-    try:
-        source = path.read_bytes()
-        if path.suffix == ".h":
-            yield from _comments(source) if b"///" in source else ()
-            return
-        if path.suffix != ".py":
-            yield _without_tags(source.decode())
-            return
-        # Parsing is slow, and a file without them has no docstring worth it.
-        if b'"""' not in source and b"'''" not in source and path.parent.name != _TOPICS:
-            return
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
-    except (OSError, SyntaxError, ValueError):
-        return
-    if path.parent.name == _TOPICS:
-        yield from _texts(tree)
-    else:
-        yield from _of_definitions(tree)
+def paragraphs(docstring: str) -> Iterator[str]:
+    """Yield the paragraphs of a docstring that are prose, in one line each; sentences with code end a paragraph."""
+    for block in _BLOCK_END.split(_HEADING.sub("\n", inspect.cleandoc(docstring))):
+        text = re.sub(r"\s+", " ", _MARKUP.sub(lambda m: m[1] or m[2], block)).strip()
+        text = _FIELD.sub("", text, count=1) if _FIELD.match(text) else text
+        run: list[str] = []
+        for sentence in (*re.split(r"(?<=[a-z)][.!?])\s+(?=[A-Z])", text), ""):
+            if sentence and sentence[-1] in ".!?" and sentence.isprintable() and not _CODE.search(sentence):
+                run.append(sentence)
+                continue
+            whole, run = " ".join(run), []
+            if whole and _is_prose(whole):
+                yield whole[0].upper() + whole[1:]
 
 
-def _without_tags(text: str) -> str:
-    """The text of a page: a blank line for every tag that parts paragraphs, and no code."""
-    if not text.lstrip().startswith("<"):
-        return text
-    text = re.sub(r"<(pre|script|style|title|h\d)\b.*?</\1>", "\n\n", text, flags=re.DOTALL)
-    text = re.sub(r"\n\s*", "\n", text)
-    text = re.sub(r"</?(p|li|ul|ol|dl|dt|dd|div|section|table|tr|td|body|html|head)\b[^>]*>", "\n\n", text)
-    return html.unescape(re.sub(r"<[^>]*>", "", text))
-
-
-def _comments(source: bytes) -> Iterator[str]:
-    """The comments that Doxygen takes for documentation."""
-    for found in re.finditer(r"(?:^[ \t]*///.*\n)+", source.decode(), re.MULTILINE):
-        yield re.sub(r"^[ \t]*///+[!<]?", "", found[0], flags=re.MULTILINE)
-
-
-def _texts(tree: ast.AST) -> Iterator[str]:
-    """All strings of more than one line."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value:
-            yield node.value
-
-
-def _of_definitions(tree: ast.Module) -> Iterator[str]:
-    todo: list[ast.AST] = [tree]
-    while todo:
-        node = todo.pop()
-        match node:
-            case ast.Expr(value=ast.Constant(value=str() as text)):
-                # The first one in a body is its docstring; later ones describe the attribute above them.
-                yield text
-            case ast.Expr(value=ast.Call() as call) | ast.Assign(value=ast.Call() as call) if _documents(call.func):
-                # torch documents its compiled functions with calls of add_docstr.
-                yield from _texts(call)
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if "doc" in name.lower():
-                yield from _texts(value)
-            case _:
-                # Statements only: expressions have no docstrings, and are most of a file.
-                for part in _BODIES:
-                    todo += reversed(getattr(node, part, ()))
-
-
-def _documents(function: ast.expr) -> bool:
-    return "doc" in (function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")).lower()
+def _is_prose(text: str) -> bool:
+    words = [word.strip(".,;:!?()\"'") for word in text.split()]
+    spoken = sum(_WORD.fullmatch(word) is not None for word in words)
+    common = sum(_COMMON.fullmatch(word.lower()) is not None for word in words)
+    return len(words) >= MIN_WORDS and spoken >= 0.8 * len(words) and common >= 0.15 * len(words) and text[0].isalnum()

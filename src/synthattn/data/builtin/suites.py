@@ -9,7 +9,7 @@ from collections.abc import Callable
 from synthattn.data.builtin.generated import Example, GeneratedSource
 from synthattn.data.builtin.grammar_de import sentence_pair
 
-VERSION = 1
+VERSION = 2
 _HELD_OUT = 200
 
 _PEOPLE = ("Mia", "Leo", "Nadia", "Tom", "Ines", "Karim", "Ruth", "Pavel", "Olga", "Finn", "Greta", "Hugo", "Sara")

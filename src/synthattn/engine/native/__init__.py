@@ -6,5 +6,6 @@ AVX2, AVX-512 or NEON. Padding is never multiplied, nor is the future; a row wit
 
 from synthattn.engine.native.attention import attention
 from synthattn.engine.native.library import load
+from synthattn.engine.native.problem import Problem
 
-__all__ = ["attention", "load"]
+__all__ = ["Problem", "attention", "load"]

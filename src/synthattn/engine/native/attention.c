@@ -39,6 +39,9 @@ typedef struct {
     const float *weight; /* of the bias, for each head; NULL for 1 */
     const size *first, *last; /* the keys of each example, NULL for all */
     float *workspace;
+    /* Dropout: weights are kept whose random number is at most `limit`, and multiplied with `factor`; 1 drops nothing. */
+    double factor;
+    size limit, seed;
 } Problem;
 
 typedef struct {
@@ -72,6 +75,7 @@ const size synthattn_layout[] = {
     AT(Problem, batch), AT(Problem, heads), AT(Problem, q), AT(Problem, k), AT(Problem, products), AT(Problem, causal),
     AT(Problem, threads), AT(Problem, query), AT(Problem, key), AT(Problem, scale), AT(Problem, value),
     AT(Problem, bias), AT(Problem, weight), AT(Problem, first), AT(Problem, last), AT(Problem, workspace),
+    AT(Problem, factor), AT(Problem, limit), AT(Problem, seed),
     sizeof(Forward),
     AT(Forward, result), AT(Forward, peaks), AT(Forward, kept), AT(Forward, kept_peaks),
     sizeof(Backward),
@@ -233,15 +237,42 @@ INLINE size seen_by(const Problem *p, const Block *at, size r) {
     return p->causal ? most(0, least(at->keys, at->row + r + 1 - at->key)) : at->keys;
 }
 
+/* Dropout: a random number for each weight, the hash of its place and the seed. It is computed where it is needed, so
+ * that nothing is stored, and the backward pass finds what the forward pass dropped. dropout.py says the same in torch's
+ * operations. */
+
+INLINE int drops(const Problem *p) { return p->factor != 1; }
+
+/* A number for each row, which SplitMix64 makes of its place. */
+INLINE uint64_t row_hash(const Problem *p, size b, size h, size row) {
+    uint64_t x = (uint64_t)p->seed + (uint64_t)((b * p->heads + h) * p->q + row + 1) * 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+/* All bits for the W columns from this one on that are kept, none for the others. */
+INLINE bits kept_from(const Problem *p, uint64_t hash, size column) {
+    bits x;
+    FOR_EACH(i, W) x[i] = i;
+    x += (uint32_t)column + (uint32_t)hash;
+    x = (x ^ x >> 16) * 0x21F0AAADu + (uint32_t)(hash >> 32);
+    x = (x ^ x >> 15) * 0x735A2D97u;
+    return (bits)((ints)x <= (int32_t)p->limit);
+}
+
+INLINE vec masked(vec x, bits mask) { return (vec)((bits)x & mask); }
+
 /* What a thread works on. */
 typedef struct {
     size features, f_pad, d_pad; /* of queries and keys; the same and the width of values, rounded up to panels */
-    float *block, *logits, *slopes; /* of a block; logits are there or among what is kept */
+    float *block, *logits, *slopes; /* of a block; logits are there or among what is kept; what dropout left is there */
     float *queries, *query_panels;
     float *above, *above_panels; /* of its rows; in the forward pass, the result */
     float *keys, *key_panels, *to_keys, *values, *to_values; /* of its keys; in the forward pass, of all */
     float *to_queries, *all_sums;                            /* of all rows */
     float factors[ROWS], sums[ROWS]; /* what exponentials must be multiplied with to be weights; sum_j P_j dP_j */
+    uint64_t hashes[ROWS];
 } Work;
 
 static float *take(float **rest, size number) {
@@ -395,16 +426,30 @@ static float exponentials_of(float *line, size seen, float peak) {
     return sum_of(total);
 }
 
+/* The same, and those that dropout leaves, which may go to the same place. */
+static float dropped_exponentials_of(const Problem *p, float *line, float *left, size seen, float peak, uint64_t hash,
+                                     size column) {
+    vec total = {0};
+    for (size i = 0; i < seen; i += W) {
+        vec e = exponential(*(loose *)(line + i) - peak);
+        *(loose *)(line + i) = e;
+        *(loose *)(left + i) = masked(e, kept_from(p, hash, column + i));
+        total += e;
+    }
+    return sum_of(total);
+}
+
 /* The exponentials of a block, relative to the peaks of its rows so far; what was found before follows these. */
 static void soften(const Problem *p, const Work *w, const Block *at, float *peaks, float *totals) {
     for (size r = 0; r < at->rows; r++) {
-        float *line = w->logits + r * STRIDE;
+        float *line = w->logits + r * STRIDE, *left = w->block + r * STRIDE;
         size seen = seen_by(p, at, r);
         float peak = seen > 0 ? highest_of(line, seen, peaks[r]) : peaks[r];
         /* The bias forbids all keys until now, unless these logits are NaN, which the result must be then, too. */
         if (peak == -INFINITY && !has_nan(line, seen)) seen = 0;
         if (seen > 0) {
-            float total = exponentials_of(line, seen, peak);
+            float total = drops(p) ? dropped_exponentials_of(p, line, left, seen, peak, w->hashes[r], at->key)
+                                   : exponentials_of(line, seen, peak);
             if (peak != peaks[r] && totals[r] != 0) { /* NaN, too, goes this way */
                 float factor = expf(peaks[r] - peak);
                 totals[r] *= factor;
@@ -414,6 +459,7 @@ static void soften(const Problem *p, const Work *w, const Block *at, float *peak
             peaks[r] = peak;
         }
         clear_beyond(line, seen, at->keys);
+        if (drops(p)) clear_beyond(left, seen, at->keys);
     }
 }
 
@@ -426,7 +472,7 @@ static void forward_rows(const Problem *p, const Forward *f, Work *w, size b, si
     for (size row = from; row < to; row += ROWS) {
         float peaks[ROWS], totals[ROWS];
         size rows = least(ROWS, to - row), end = p->causal ? least(last, row + rows) : last;
-        for (size r = 0; r < rows; r++) peaks[r] = -INFINITY, totals[r] = 0;
+        for (size r = 0; r < rows; r++) peaks[r] = -INFINITY, totals[r] = 0, w->hashes[r] = row_hash(p, b, h, row + r);
         memset(w->above, 0, (size_t)(ROWS * w->d_pad) * sizeof(float));
         for (size key = first; key < end; key += KEYS) {
             Block at = {b, h, row, rows, key, least(KEYS, end - key)};
@@ -435,12 +481,12 @@ static void forward_rows(const Problem *p, const Forward *f, Work *w, size b, si
             logits_of(p, w, &at, w->keys + (key - first) * w->features, NULL);
             soften(p, w, &at, peaks, totals);
             if (f->kept) memcpy(f->kept_peaks + place_of(p, &at), peaks, (size_t)rows * sizeof(float));
-            times(w->above, w->d_pad, rows, p->value.width, w->logits, STRIDE, w->values + (key - first) * NR, number,
-                  at.keys);
+            times(w->above, w->d_pad, rows, p->value.width, drops(p) ? w->block : w->logits, STRIDE,
+                  w->values + (key - first) * NR, number, at.keys);
         }
         for (size r = 0; r < rows; r++) {
             float *target = row_of(&f->result, b, h, row + r), *line = w->above + r * w->d_pad;
-            float inverse = totals[r] == 0 ? 0 : 1 / totals[r]; /* a row without keys gives zeros */
+            float inverse = totals[r] == 0 ? 0 : (float)p->factor / totals[r]; /* a row without keys gives zeros */
             for (size i = 0; i < p->value.width; i++) target[i] = inverse * line[i];
             /* Relative to infinity, all exponentials of a row without keys are zero. */
             if (f->peaks)
@@ -478,8 +524,8 @@ void synthattn_forward(const Problem *p, const Forward *f) {
 /* Backward ------------------------------------------------------------------------------------------------------- */
 
 /* dS = P * (dP - sum_j P_j dP_j), where dP = dY V^T is made here, and what the bias gets of it. Returns the gradient of
- * the weight of the bias. */
-APART double slopes_of(const Problem *p, const Backward *g, const Work *w, const Block *at, size split) {
+ * the weight of the bias. What is dropped gets no part of dP, and leaves only the weights that are kept in the block. */
+INLINE double slopes(const Problem *p, const Backward *g, const Work *w, const Block *at, size split, int dropping) {
     float weight = p->weight ? p->weight[at->h] : 1.0f;
     size width = p->value.width;
     double to_weight = 0;
@@ -491,10 +537,17 @@ APART double slopes_of(const Problem *p, const Backward *g, const Work *w, const
             if (g->to_bias.data) expect(&to_bias);
             multiply(acc, NV, w->above + r * width, width, 1, w->values + column * width, width);
             float *tile = w->slopes + r * STRIDE + column, *weights = w->logits + r * STRIDE + column;
+            float *left = w->block + r * STRIDE + column;
             FOR_EACH(m, MR)
             FOR_EACH(v, NV) {
                 size place = m * STRIDE + v * W;
-                *(loose *)(tile + place) = (acc[m][v] - w->sums[r + m]) * *(loose *)(weights + place);
+                vec weights_here = *(loose *)(weights + place);
+                if (dropping) {
+                    bits kept = kept_from(p, w->hashes[r + m], at->key + column + v * W);
+                    *(loose *)(left + place) = masked(weights_here, kept);
+                    acc[m][v] = masked(acc[m][v], kept);
+                }
+                *(loose *)(tile + place) = (acc[m][v] - w->sums[r + m]) * weights_here;
             }
             for (size m = 0; m < least(MR, at->rows - r); m++)
                 FOR_EACH(v, NV) {
@@ -513,14 +566,20 @@ APART double slopes_of(const Problem *p, const Backward *g, const Work *w, const
     return to_weight;
 }
 
+APART double slopes_of(const Problem *p, const Backward *g, const Work *w, const Block *at, size split) {
+    return drops(p) ? slopes(p, g, w, at, split, 1) : slopes(p, g, w, at, split, 0);
+}
+
 /* The gradient of the result, as the left-hand side of a product and as the right-hand side of another. The factors of
  * the weights are in it, so that these need not be touched. */
 static void pack_above(const Problem *p, const Backward *g, Work *w, const Block *at) {
     size width = p->value.width;
     for (size r = 0; r < at->rows; r++) {
         const float *from = row_of(&g->above, at->b, at->h, at->row + r);
-        for (size i = 0; i < width; i++) w->above[r * width + i] = w->factors[r] * from[i];
+        float factor = w->factors[r] * (float)p->factor;
+        for (size i = 0; i < width; i++) w->above[r * width + i] = factor * from[i];
         w->sums[r] = w->factors[r] * w->all_sums[at->row + r];
+        w->hashes[r] = row_hash(p, at->b, at->h, at->row + r);
     }
     if (width == NR) /* a panel as it is */
         w->above_panels = w->above;
@@ -590,7 +649,8 @@ static double backward_example(const Problem *p, const Backward *g, Work *w, siz
         query_wanted |= g->to_query[i].data != NULL;
         key_wanted |= g->to_key[i].data != NULL;
     }
-    int slope_wanted = query_wanted || key_wanted || g->to_bias.data || g->to_weight;
+    /* With dropout, the weights that are kept are found on the way. */
+    int slope_wanted = query_wanted || key_wanted || g->to_bias.data || g->to_weight || drops(p);
     size first = first_key(p, b), last = p->causal ? least(last_key(p, b), to) : last_key(p, b);
     double to_weight = 0;
     sum_rows(p, g, w, b, h, from, to);
@@ -610,10 +670,10 @@ static double backward_example(const Problem *p, const Backward *g, Work *w, siz
             Block at = {b, h, row, rows, key, end};
             weights_of(p, g, w, &at);
             pack_above(p, g, w, &at);
+            if (slope_wanted) to_weight += slopes_of(p, g, w, &at, split);
             if (g->to_value.data)
-                transposed_times(w->to_values, w->d_pad, end, p->value.width, w->logits, STRIDE, w->above_panels, rows);
-            if (!slope_wanted) continue;
-            to_weight += slopes_of(p, g, w, &at, split);
+                transposed_times(w->to_values, w->d_pad, end, p->value.width, drops(p) ? w->block : w->logits, STRIDE,
+                                 w->above_panels, rows);
             if (key_wanted) {
                 pack_features(p, p->query, w->query_panels, b, h, row, rows);
                 transposed_times(w->to_keys, w->f_pad, end, w->features, w->slopes, STRIDE, w->query_panels, rows);

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from synthattn.engine.native.problem import Problem
 from synthattn.masks import has_memory
 
 _FLOAT, _STRIDED = torch.float32, torch.strided
@@ -76,23 +77,17 @@ def check_shape(name: str, tensor: Tensor, *axes: tuple[str, tuple[int, ...]]) -
         raise ValueError(f"{name} must have shape ({wanted}), got {shape}")
 
 
-def check_attention(
-    value: Tensor,
-    bias: Tensor | None,
-    weight: Tensor | None,
-    queries: Sequence[Tensor],
-    keys: Sequence[Tensor],
-    scales: Sequence[float],
-    ends: Tensor | None,
-    q: int,
-) -> None:
+def check_attention(problem: Problem) -> None:
     """Refuse arguments of the attention kernel that do not belong together, in one line that names both sizes."""
+    value, bias, weight, queries, keys, scales, ends, q, _, dropout, _ = problem
     check_floats("value", value)
     if value.dim() != 4:
         raise ValueError(f"value must have shape (batch, heads, keys, width), got {tuple(value.shape)}")
     batch, heads, k, _ = value.shape
     if q < 1:
         raise ValueError(f"the number of queries must be at least 1, got {q}")
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
     if not len(queries) == len(keys) == len(scales):
         raise ValueError(
             f"each product needs queries, keys and a scale, got {len(queries)} queries, {len(keys)} keys and "
@@ -122,11 +117,7 @@ def check_gradient(
     above: Tensor,
     result: Tensor,
     needed: Sequence[Tensor],
-    value: Tensor,
-    bias: Tensor | None,
-    weight: Tensor | None,
-    products: int,
-    q: int,
+    problem: Problem,
     wanted: Sequence[bool],
     kept: tuple[int, int],
 ) -> None:
@@ -135,7 +126,8 @@ def check_gradient(
     The inputs themselves have gone through :func:`check_attention`. ``kept`` is the shape of the exponentials that the
     forward call may have kept.
     """
-    batch, heads, _, width = value.shape
+    q, products = problem.q, len(problem.queries)
+    batch, heads, _, width = problem.value.shape
     for name, tensor in (("above", above), ("result", result)):
         check_floats(name, tensor)
         if tuple(tensor.shape) != (batch, heads, q, width):
@@ -149,7 +141,7 @@ def check_gradient(
             raise ValueError(f"needed[{n}] must be contiguous with shape {shape}, got {tuple(tensor.shape)}")
     if len(wanted) != 3 + 2 * products:
         raise ValueError(f"wanted must have {3 + 2 * products} entries for {products} products, got {len(wanted)}")
-    if (wanted[1] and bias is None) or (wanted[2] and weight is None):
+    if (wanted[1] and problem.bias is None) or (wanted[2] and problem.weight is None):
         raise ValueError("the gradient of a bias or of its weight is wanted, but there is none")
 
 

@@ -15,8 +15,11 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import register_flop_formula
 
 from synthattn.engine import memory_pool
+from synthattn.engine.native import library
 from synthattn.engine.native.checks import check_attention, check_gradient
-from synthattn.engine.native.library import Backward, Forward, Problem, Rows, block_shape, load, loaded
+from synthattn.engine.native.dropout import highest_kept
+from synthattn.engine.native.library import Rows, block_shape, load, loaded
+from synthattn.engine.native.problem import SCHEMA, Problem
 from synthattn.shapes import Float, Int
 
 # Exponentials are kept for the backward pass if they are not more than this, and queries and keys are at least twice as
@@ -24,79 +27,60 @@ from synthattn.shapes import Float, Int
 KEPT_BYTES = 2**28
 
 
-def attend(
-    value: Tensor,
-    bias: Tensor | None,
-    weight: Tensor | None,
-    queries: list[Tensor],
-    keys: list[Tensor],
-    scales: list[float],
-    ends: Tensor | None,
-    q: int,
-    causal: bool,
-    trains: bool,
-) -> list[Tensor]:
-    """The result, and, where a backward pass may follow, what that needs: for each row the logarithm of its sum of
-    exponentials; exponentials, with the peaks that they are relative to, if they are kept."""
-    kernel = loaded()
-    check_attention(value, bias, weight, queries, keys, scales, ends, q)
-    problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, backward=False)
+def attend(*arguments: Any) -> list[Tensor]:
+    """Return the result, and, where a backward pass may follow, what that needs.
+
+    That is the logarithm of the sum of exponentials of each row; and, if they are kept, the exponentials, with the
+    peaks that they are relative to. Takes the fields of a problem, and whether a backward pass may follow.
+    """
+    (*fields, trains), kernel = arguments, loaded()
+    problem = Problem(*fields)
+    check_attention(problem)
+    given = _Arguments(problem, backward=False)
+    value = problem.value
     batch, heads, _, width = value.shape
-    result = memory_pool.empty((batch, q, heads, width), value.dtype).transpose(1, 2)
-    needed = [memory_pool.empty(tuple(shape), value.dtype) for shape in _needed_shapes(value, queries, q) if trains]
-    kernel.synthattn_forward(problem.arguments, Forward(Rows.of(result), *(t.data_ptr() for t in needed)))
+    result = memory_pool.empty((batch, problem.q, heads, width), value.dtype).transpose(1, 2)
+    needed = [memory_pool.empty(tuple(shape), value.dtype) for shape in _needed_shapes(problem) if trains]
+    kernel.synthattn_forward(given.c, library.Forward(Rows.of(result), *(t.data_ptr() for t in needed)))
     return [result, *needed]
 
 
-def attend_backward(
-    above: Tensor,
-    result: Tensor,
-    needed: list[Tensor],
-    value: Tensor,
-    bias: Tensor | None,
-    weight: Tensor | None,
-    queries: list[Tensor],
-    keys: list[Tensor],
-    scales: list[float],
-    ends: Tensor | None,
-    q: int,
-    causal: bool,
-    wanted: list[bool],
-) -> list[Tensor]:
-    """The gradients that are wanted, in the order value, bias, weight, queries, keys."""
-    kernel = loaded()
-    check_attention(value, bias, weight, queries, keys, scales, ends, q)
-    heads, n = value.shape[1], len(scales)
-    check_gradient(above, result, needed, value, bias, weight, n, q, wanted, _kept_shape(value, q))
+def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *arguments: Any) -> list[Tensor]:
+    """Return the gradients that are wanted, in the order value, bias, weight, queries, keys.
+
+    Takes the gradient of the result, what :func:`attend` returned, the fields of its problem, and which gradients are
+    wanted.
+    """
+    (*fields, wanted), kernel = arguments, loaded()
+    problem = Problem(*fields)
+    check_attention(problem)
+    check_gradient(above, result, needed, problem, wanted, _kept_shape(problem))
+    value, bias, weight, queries, keys, *_ = problem
+    heads, n = value.shape[1], len(queries)
     above, result = readable(above), readable(result)
-    problem = _Problem(value, bias, weight, queries, keys, scales, ends, q, causal, backward=True)
+    given = _Arguments(problem, backward=True)
     splits = _splits(heads, torch.get_num_threads())
-    to_value, to_bias, to_weight, *to_features = (
-        make() if want else None
-        for want, make in zip(
-            wanted,
-            [
-                lambda: _gradient(value, splits, heads),
-                lambda: _bias_gradient(bias, splits, heads),
-                lambda: value.new_empty(splits, heads),
-                *(lambda t=t: _gradient(t, 1, heads) for t in queries),
-                *(lambda t=t: _gradient(t, splits, heads) for t in keys),
-            ],
-            strict=True,
-        )
-    )
-    arguments = Backward(above=Rows.of(above), result=Rows.of(result), splits=splits)
-    arguments.peaks, arguments.kept, arguments.kept_peaks = ([t.data_ptr() for t in needed] + [None, None])[:3]
-    arguments.to_query, arguments.to_key = _all_rows(to_features[:n]), _all_rows(to_features[n:])
-    arguments.to_value, arguments.to_bias = Rows.of(to_value), Rows.of(to_bias)
-    arguments.to_weight = None if to_weight is None else to_weight.data_ptr()
-    kernel.synthattn_backward(problem.arguments, arguments)
-    found = [_summed(to_value, value), _summed(to_bias, bias)]
-    found += [
-        None if to_weight is None or weight is None else to_weight.sum(0)[:, None, None].sum_to_size(weight.shape)
+    makers = [
+        lambda: _gradient(value, splits, heads),
+        lambda: _bias_gradient(bias, splits, heads),
+        lambda: value.new_empty(splits, heads),
+        *(lambda t=t: _gradient(t, 1, heads) for t in queries),
+        *(lambda t=t: _gradient(t, splits, heads) for t in keys),
     ]
-    found += [_summed(gradient, t) for gradient, t in zip(to_features, (*queries, *keys), strict=True)]
-    return [gradient for gradient in found if gradient is not None]
+    found = [make() if want else None for want, make in zip(wanted, makers, strict=True)]
+    to_value, to_bias, to_weight, *to_features = found
+    c = library.Backward(above=Rows.of(above), result=Rows.of(result), splits=splits)
+    c.peaks, c.kept, c.kept_peaks = ([t.data_ptr() for t in needed] + [None, None])[:3]
+    c.to_query, c.to_key = _all_rows(to_features[:n]), _all_rows(to_features[n:])
+    c.to_value, c.to_bias = Rows.of(to_value), Rows.of(to_bias)
+    c.to_weight = None if to_weight is None else to_weight.data_ptr()
+    kernel.synthattn_backward(given.c, c)
+    if to_weight is not None and weight is not None:
+        found[2] = to_weight.sum(0)[:, None, None].sum_to_size(weight.shape)
+    sums = [
+        t if n == 2 else _summed(t, source) for n, (t, source) in enumerate(zip(found, problem.tensors, strict=True))
+    ]
+    return [gradient for gradient in sums if gradient is not None]
 
 
 def digest(table: Tensor) -> Int[Tensor, "numbers"] | None:
@@ -114,38 +98,27 @@ def digest(table: Tensor) -> Int[Tensor, "numbers"] | None:
     return sums
 
 
-class _Problem:
-    """The arguments of the kernel, and what they point to."""
+class _Arguments:
+    """The structure that the kernel reads, and the memory that it points to."""
 
-    def __init__(
-        self,
-        value: Tensor,
-        bias: Tensor | None,
-        weight: Tensor | None,
-        queries: Sequence[Tensor],
-        keys: Sequence[Tensor],
-        scales: Sequence[float],
-        ends: Tensor | None,
-        q: int,
-        causal: bool,
-        backward: bool,
-    ) -> None:
-        kernel = loaded()
+    def __init__(self, problem: Problem, backward: bool) -> None:
+        value, bias, weight, queries, keys, scales, ends, q, causal, dropout, seed = problem
         value, bias = readable(value), None if bias is None else readable(bias)
         queries, keys = [readable(t) for t in queries], [readable(t) for t in keys]
-        self.tensors = value, bias, queries, keys
         (batch, heads, k, _), n = value.shape, len(scales)
-        self.arguments = Problem(batch, heads, q, k, n, causal, torch.get_num_threads())
-        self.arguments.query, self.arguments.key = _all_rows(queries), _all_rows(keys)
-        self.arguments.scale = (ctypes.c_float * n)(*scales)
-        self.arguments.value, self.arguments.bias = Rows.of(value), Rows.of(bias)
-        self.weight = None if weight is None else weight.reshape(-1).expand(heads).contiguous()
-        self.arguments.weight = None if self.weight is None else self.weight.data_ptr()
-        self.ends = None if ends is None else ends.contiguous()
-        if self.ends is not None:
-            self.arguments.first, self.arguments.last = (row.data_ptr() for row in self.ends)
-        self.workspace = memory_pool.empty((kernel.synthattn_workspace(self.arguments, backward),), value.dtype)
-        self.arguments.workspace = self.workspace.data_ptr()
+        self.c = c = library.Problem(batch, heads, q, k, n, causal, torch.get_num_threads())
+        c.query, c.key = _all_rows(queries), _all_rows(keys)
+        c.scale = (ctypes.c_float * n)(*scales)
+        c.value, c.bias = Rows.of(value), Rows.of(bias)
+        c.factor, c.limit, c.seed = 1.0 / (1.0 - dropout), highest_kept(dropout), seed
+        weight = None if weight is None else weight.reshape(-1).expand(heads).contiguous()
+        c.weight = None if weight is None else weight.data_ptr()
+        ends = None if ends is None else ends.contiguous()
+        if ends is not None:
+            c.first, c.last = (row.data_ptr() for row in ends)
+        workspace = memory_pool.empty((loaded().synthattn_workspace(c, backward),), value.dtype)
+        c.workspace = workspace.data_ptr()
+        self.tensors = value, bias, queries, keys, weight, ends, workspace
 
 
 def readable(tensor: Tensor) -> Tensor:
@@ -153,21 +126,22 @@ def readable(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() == 0 or tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
-def _kept_shape(value: Any, q: int) -> tuple[int, int]:
-    """The shape of the exponentials of all blocks."""
+def _kept_shape(problem: Problem) -> tuple[int, int]:
+    """Return the shape of the exponentials of all blocks."""
     rows, keys, stride = block_shape(loaded())
-    batch, heads, k, _ = value.shape
-    return batch * heads * (-(-q // rows)) * (-(-k // keys)) * rows, stride
+    batch, heads, k, _ = problem.value.shape
+    return batch * heads * (-(-problem.q // rows)) * (-(-k // keys)) * rows, stride
 
 
-def _needed_shapes(value: Tensor, queries: Sequence[Tensor], q: int) -> list[tuple[int, ...]]:
-    """The shapes of all that the backward pass needs of the forward pass, beside the result."""
+def _needed_shapes(problem: Problem) -> list[tuple[int, ...]]:
+    """Return the shapes of all that the backward pass needs of the forward pass, beside the result."""
+    value, queries = problem.value, problem.queries
     batch, heads, _, width = value.shape
-    kept = _kept_shape(value, q)
+    kept = _kept_shape(problem)
     wide = sum(query.shape[-1] for query in queries) >= 2 * width
     if not wide or math.prod(kept) * value.itemsize > KEPT_BYTES:
-        return [(batch, heads, q)]
-    return [(batch, heads, q), kept, kept[:1]]
+        return [(batch, heads, problem.q)]
+    return [(batch, heads, problem.q), kept, kept[:1]]
 
 
 def _all_rows(tensors: Sequence[Tensor | None]) -> "ctypes.Array[Rows]":
@@ -205,41 +179,20 @@ def _summed(gradient: Tensor | None, tensor: Tensor | None) -> Tensor | None:
     return whole if whole.shape == tensor.shape else whole.sum_to_size(tensor.shape)
 
 
-def _fake_attend(
-    value: Tensor,
-    bias: Tensor | None,
-    weight: Tensor | None,
-    queries: list[Tensor],
-    keys: list[Tensor],
-    scales: list[float],
-    ends: Tensor | None,
-    q: int,
-    causal: bool,
-    trains: bool,
-) -> list[Tensor]:
+def _fake_attend(*arguments: Any) -> list[Tensor]:
     """Make tensors like those of :func:`attend` without computing them, for ``torch.compile`` and ``torch.export``."""
+    *fields, trains = arguments
+    problem = Problem(*fields)
+    value = problem.value
     batch, heads, _, width = value.shape
-    result = value.new_empty(batch, q, heads, width).transpose(1, 2)
-    return [result, *(value.new_empty(shape) for shape in _needed_shapes(value, queries, q) if trains)]
+    result = value.new_empty(batch, problem.q, heads, width).transpose(1, 2)
+    return [result, *(value.new_empty(shape) for shape in _needed_shapes(problem) if trains)]
 
 
-def _fake_attend_backward(
-    above: Tensor,
-    result: Tensor,
-    needed: list[Tensor],
-    value: Tensor,
-    bias: Tensor | None,
-    weight: Tensor | None,
-    queries: list[Tensor],
-    keys: list[Tensor],
-    scales: list[float],
-    ends: Tensor | None,
-    q: int,
-    causal: bool,
-    wanted: list[bool],
-) -> list[Tensor]:
+def _fake_attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *arguments: Any) -> list[Tensor]:
     """Make tensors like those of :func:`attend_backward` without computing them."""
-    inputs = (value, bias, weight, *queries, *keys)
+    *fields, wanted = arguments
+    inputs = Problem(*fields).tensors
     return [t.new_empty(t.shape) for t, want in zip(inputs, wanted, strict=True) if want and t is not None]
 
 
@@ -279,32 +232,27 @@ def _tensors(arguments: Any) -> list[Tensor]:
 
 
 _operators = torch.library.Library("synthattn", "DEF")
-_problem = (
-    "Tensor value, Tensor? bias, Tensor? weight, Tensor[] queries, Tensor[] keys, float[] scales, Tensor? ends, int q, "
-    "bool causal"
-)
-ATTEND = register(_operators, f"attend({_problem}, bool trains) -> Tensor[]", attend, _fake_attend)
+ATTEND = register(_operators, f"attend({SCHEMA}, bool trains) -> Tensor[]", attend, _fake_attend)
 ATTEND_BACKWARD = register(
     _operators,
-    f"attend_backward(Tensor above, Tensor result, Tensor[] needed, {_problem}, bool[] wanted) -> Tensor[]",
+    f"attend_backward(Tensor above, Tensor result, Tensor[] needed, {SCHEMA}, bool[] wanted) -> Tensor[]",
     attend_backward,
     _fake_attend_backward,
 )
 
 
 @register_flop_formula(ATTEND)
-def _operations(
-    value: Any, bias: Any, weight: Any, queries: Any, keys: Any, scales: Any, ends: Any, q: int, *_: Any, **__: Any
-) -> int:
-    """What torch's counter of operations adds for the forward pass."""
-    batch, heads, k, width = value
-    return 2 * batch * heads * q * k * (sum(query[-1] for query in queries) + width)
+def _operations(*arguments: Any, **_: Any) -> int:
+    """Return what torch's counter of operations adds for the forward pass; it hands shapes in place of tensors."""
+    problem = Problem(*arguments[: len(Problem._fields)])
+    batch, heads, k, width = problem.value  # pyright: ignore
+    return 2 * batch * heads * problem.q * k * (sum(query[-1] for query in problem.queries) + width)  # pyright: ignore
 
 
 @register_flop_formula(ATTEND_BACKWARD)
-def _operations_backward(above: Any, result: Any, needed: Any, value: Any, *rest: Any, **__: Any) -> int:
-    """The same for the backward pass: twice the products of the forward pass, and the logits if they were not kept."""
-    forward = _operations(value, *rest)
-    batch, heads, k, width = value
+def _operations_backward(above: Any, result: Any, needed: Any, *arguments: Any, **_: Any) -> int:
+    """Return that for the backward pass: twice the forward products, and the logits if they were not kept."""
+    forward = _operations(*arguments)
+    batch, heads, k, width = arguments[0]
     values = 2 * batch * heads * above[-2] * k * width
     return 2 * forward + (0 if len(needed) > 1 else forward - values)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import warnings
-from ctypes import POINTER, Structure, c_char_p, c_float, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int64, c_void_p
 from pathlib import Path
 
 import torch
@@ -58,6 +58,9 @@ class Problem(Structure):
         ("first", c_void_p),
         ("last", c_void_p),
         ("workspace", c_void_p),
+        ("factor", c_double),
+        ("limit", c_int64),
+        ("seed", c_int64),
     )
 
 

@@ -1,0 +1,53 @@
+"""Where the runs of the paper's tables are kept, and how each is made again."""
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from synthattn.compare.execution import Execution
+from synthattn.compare.plan import PlannedRun, Study
+from synthattn.paper.evidence import place
+from synthattn.training.progress import Display
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Folders of all tables.
+
+    Args:
+        results: records, tables and pages: small, to be kept.
+        work: models and checkpoints.
+        data: data sets of the scale ``cpu``, a folder for each.
+    """
+
+    results: Path
+    work: Path
+    data: Path | None = None
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """Folders that are different on every machine, and what stands for them in records."""
+        found = {str(self.work): "WORK", str(self.work.resolve()): "WORK"}
+        if self.data is not None:
+            found |= {str(self.data): "DATA", str(self.data.resolve()): "DATA"}
+        return {folder: name for folder, name in found.items() if len(folder) > 1}
+
+    def record(self, run: PlannedRun) -> Path:
+        return place(self.results, run.study.name, run.study.scale, run.part.name, run.name)
+
+    def run(self, run: PlannedRun) -> Path:
+        return self.work / f"{run.study.name}-{run.study.scale}" / run.part.name / run.name
+
+
+def execution(study: Study, folders: Folders, display: Callable[[str], Display]) -> Execution:
+    """Return what makes the runs of a table."""
+    return Execution(study, folders, display, command, "name another --output and --work")
+
+
+def command(run: PlannedRun) -> str:
+    """Return what to type to make a run again."""
+    words = ["synthattn", "reproduce", run.study.name, "--scale", run.study.scale]
+    words += ["--data", "DATA"] if run.study.scale == "cpu" else []
+    words += ["--rows", run.row.key, "--seeds", str(run.seed + 1)]
+    return shlex.join(words)

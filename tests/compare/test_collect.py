@@ -1,0 +1,52 @@
+"""Which runs of two rows are compared, and that only the same examples are."""
+
+import numpy as np
+import pytest
+
+from synthattn.compare import statistics
+from synthattn.compare.collect import Scoring, all_seeds, by_row, done, same_seeds
+from synthattn.compare.records import StudyRecord
+from synthattn.metrics.base import Rows
+from synthattn.metrics.classification import Accuracy
+from synthattn.training.record import RunRecord
+
+
+def run(row: str, seed: int, status: str = "done", model: bool = True) -> StudyRecord:
+    found = RunRecord(status, model={"parameters": 1} if model else {}, evaluation={"splits": {"task": "test"}})
+    return StudyRecord("", "", "", row, seed, "", found)
+
+
+def seeds(row: str, *statuses: str) -> dict[int, StudyRecord]:
+    return {seed: run(row, seed, status) for seed, status in enumerate(statuses)}
+
+
+def test_of_two_records_the_one_that_is_done_counts():
+    failed, first, again = run("a", 0, "failed"), run("a", 0), run("a", 0)
+    assert by_row([failed, first, again])["a"][0] is first
+
+
+def test_pairs_of_seeds():
+    one, other = seeds("a", "done", "done"), seeds("b", "done")
+    assert [(a.seed, b.seed) for a, b in same_seeds(one, other)] == [(0, 0)]
+    assert all_seeds(one, other) == [], "one of them has another seed"
+    other = seeds("b", "done", "failed")
+    assert all_seeds(one, other) == [], "what survives is no sample of all"
+    assert len(same_seeds(one, done(other))) == 1
+    assert len(all_seeds(one, seeds("b", "done", "done"))) == 2
+    assert all_seeds(one, {}) == []
+
+
+def test_a_row_that_is_no_model_goes_with_every_seed():
+    floor = {0: run("floor", 0, model=False)}
+    assert [(a.row, b.seed) for a, b in same_seeds(floor, seeds("a", "done", "done"))] == [("floor", 0), ("floor", 1)]
+
+
+@pytest.mark.parametrize("sources", [{"data": "fingerprint"}, {"data": "another"}])
+def test_only_the_same_examples_are_compared(monkeypatch, sources):
+    rows: dict[str, Rows] = {"a": np.array([[1.0], [1.0], [0.0]]), "b": np.array([[0.0], [1.0], [0.0]])}
+    monkeypatch.setattr(StudyRecord, "rows", property(lambda self: {"accuracy": rows[self.row]}))
+    one, other = seeds("a", "done"), seeds("b", "done")
+    one[0].record.data["sources"], other[0].record.data["sources"] = {"data": "fingerprint"}, sources
+    score = Scoring({"accuracy": Accuracy()}, statistics.remembered(), same_seeds, 50, 50).score("accuracy", one, other)
+    assert score is not None
+    assert (score.difference is not None) == (sources == {"data": "fingerprint"})
