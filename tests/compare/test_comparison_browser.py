@@ -42,7 +42,7 @@ def test_everything_is_drawn(tmp_path):
     assert attention.count("<img") == 9 * 2 * 2 * 3
     assert attention.count('role="img"') == 9 * 2 * 2
     # Heads became buttons that sort.
-    assert part(dom, "table").count("<button") == 12
+    assert part(dom, "table").count("<button") == 11
     assert "NaN" not in dom.split("<script>")[0]
 
 

@@ -83,7 +83,7 @@ def test_made_twice_it_is_the_same():
 def test_cells_of_the_tables():
     text = page(sample_outcome())
     assert rows(text) == {
-        "Transformer vanilla , baseline": [
+        "Transformer vanilla baseline": [
             "2.10 M", "70 M", "71.3 [70.0, 72.6]", "none", "38.21", "23.77 [23.37, 24.17]", "none", "0.411",
             "1.00x [0.97, 1.02]", "1.00x 3.90 steps/s", "3 of 3",
         ],
@@ -99,7 +99,8 @@ def test_cells_of_the_tables():
             "0.97x2 3.79 steps/s", "3 of 3",
         ],
         "Dense dense": [
-            "none", "none", "failed: loss was not finite at step 311", "40.883 +2.67", *["none"] * 5, "0 of 3",
+            "none", "none", "failed: loss was not finite at step 311", "none", "40.883 +2.67", *["none"] * 5,
+                "0 of 3",
         ],
     }  # fmt: skip
     topics = rows(text, 1)
