@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from synthattn.bench.markdown import markdown
-from synthattn.bench.page import page
-from synthattn.bench.plots import Dot, dots
+from synthattn.bench.page import markdown, page
 from synthattn.bench.record import Measurement, Record, load, merged
+from synthattn.render.charts import Point, Rows
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "performance"
@@ -156,8 +155,10 @@ def picture(found: Records) -> str:
             kinds.append(f"{machine(record)}, {word}")
             for name in DRAWN:
                 for value in ratios(record, "vanilla", "layer", (name,), mode=mode, mask="full", length=512, batch=16):
-                    points.append(Dot(name, kinds[-1], value, f"{name}, {kinds[-1]}: {value:.2f} times vanilla"))
-    return dots("Speed of a layer at 16x512, times vanilla (right is faster)", points, kinds)
+                    tip = f"{name}, {kinds[-1]}: {value:.2f} times vanilla"
+                    points.append(Point(kinds[-1], len(kinds), value, name, tip))
+    title = "Speed of a layer at 16x512, times vanilla (right is faster)"
+    return Rows(title, "times vanilla (right is faster)", points, 1.0, log=True, width=560, keyed=True).svg()
 
 
 def tables(folder: Path, record: Record) -> str:

@@ -13,10 +13,13 @@ import re
 import sys
 from pathlib import Path
 
+from synthattn.compare.page import markdown, picture
 from synthattn.compare.results import Results, load
+from synthattn.compare.table import most_important
 from synthattn.compare.verdict import answer
-from synthattn.render import tables
-from synthattn.render.picture import picture
+from synthattn.render.markdown import grid
+from synthattn.render.numbers import duration
+from synthattn.render.table import plain
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "docs" / "demo"
@@ -26,19 +29,15 @@ LEFT_OUT = ("Cache",)
 
 def part(results: Results) -> str:
     """Return the table with the main columns, and the answer."""
-    shown = [
-        column
-        for column in tables.columns(results)
-        if not column.paper and column.head not in LEFT_OUT and (column.main or column.head not in results.metrics)
+    shown = most_important(results, *LEFT_OUT)
+    heads = [column.head.lower() + (f" ({column.unit})" if column.unit == "MB" else "") for column in shown.columns]
+    rows = [
+        [f"`{variant.attention}`", *(f"{plain(c.cells[n].text)} {c.cells[n].mark}".strip() for c in shown.columns)]
+        for n, variant in enumerate(results.variants)
     ]
-    heads = [column.head.lower() + (f" ({column.unit})" if column.unit == "MB" else "") for column in shown]
-    lines = [f"| attention | {' | '.join(heads)} |"]
-    lines.append("|---" + "|---:" * len(shown) + "|")
-    for n, variant in enumerate(results.variants):
-        cells = [column.cells[n] for column in shown]
-        lines.append(f"| `{variant.attention}` | " + " | ".join(f"{c.text} {c.mark}".strip() for c in cells) + " |")
+    lines = grid(["attention", *heads], rows)
     said = [f"> {paragraph}" for paragraph in results.answer]
-    took = f"{results.hardware['cores']} cores, {tables.duration(results.seconds)}"
+    took = f"{results.hardware['cores']} cores, {duration(results.seconds)}"
     return "\n".join([*lines, "", "\n>\n".join(said), "", f"({took}; {results.facts['training']} of each variant.)"])
 
 
@@ -60,9 +59,9 @@ def without_folders(text: str, source: str) -> str:
 def page(results: Results) -> str:
     """Return the page of a comparison: the command, the answer and the table."""
     said = "\n".join(f"> {paragraph}\n>" for paragraph in results.answer).removesuffix("\n>")
-    took = f"{results.hardware['cores']} cores, {tables.duration(results.seconds)}"
+    took = f"{results.hardware['cores']} cores, {duration(results.seconds)}"
     title = f"# {results.task}: {Path(results.data).name}, {results.facts['training']}"
-    return f"{title}\n\n```\n{results.command}\n```\n\n{said}\n\n{tables.markdown(results)}\n({took}.)\n"
+    return f"{title}\n\n```\n{results.command}\n```\n\n{said}\n\n{markdown(results)}\n({took}.)\n"
 
 
 def main() -> None:

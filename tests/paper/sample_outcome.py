@@ -16,7 +16,7 @@ from synthattn.compare.results import (
     Variant,
 )
 from synthattn.paper.outcome import Outcome, Verdict
-from synthattn.render.tables import MINUS, NOTHING, TIMES
+from synthattn.render.numbers import MINUS, NOTHING, TIMES
 
 PLAIN = str.maketrans({MINUS: "-", NOTHING: "none", TIMES: "x"})
 """What our numbers are written with, so that tests can be read."""

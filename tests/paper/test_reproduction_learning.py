@@ -1,17 +1,14 @@
 """How differences between rows went while they trained."""
 
 import re
-from itertools import pairwise
-from typing import Any
 from xml.etree import ElementTree
 
 from sample_outcome import new_part, new_row
 
 from synthattn.compare.results import Results
 from synthattn.paper import learning
-from synthattn.paper.markdown import table
 from synthattn.paper.outcome import Outcome
-from synthattn.paper.page import page
+from synthattn.paper.page import page, table
 
 STEPS = (10, 20, 30, 40)
 LOSSES = {
@@ -53,34 +50,31 @@ def test_in_words():
 
 def test_nothing_to_say_without_a_baseline_or_others():
     for losses in ({"Fast": LOSSES["Fast"]}, {"Transformer": LOSSES["Transformer"]}, {}):
-        assert learning.about(part(losses)) == learning.plot(part(losses)) == ""
+        assert learning.about(part(losses)) == ""
+        assert learning.chart(part(losses)) is None
 
 
 def test_lines_end_where_the_difference_is():
-    svg: Any = ElementTree.fromstring(learning.plot(part()))
-    space = "{http://www.w3.org/2000/svg}"
-    lines = {g.findtext(f"{space}text"): g.find(f"{space}path") for g in svg.iter(f"{space}g")}
-    assert list(lines) == ["Fast", "Slow & <b>bold</b>"]
-    ends = {name: float(line.get("d").split(",")[-1]) for name, line in lines.items()}
-    starts = {name: float(re.findall(r",([\d.]+)", line.get("d"))[0]) for name, line in lines.items()}
-    zero = float(next(line.get("y1") for line in svg.iter(f"{space}line") if line.get("class") == "base"))
+    chart = learning.chart(part())
+    assert chart is not None
+    assert [(line.name, line.points[-1]) for line in chart.lines] == [
+        ("Fast", (40, -0.125)),
+        ("Slow & <b>bold</b>", (40, -0.25)),
+    ]
+    assert [(key.name, key.value) for key in chart.legend] == [
+        ("Fast", "\N{MINUS SIGN}0.125"),
+        ("Slow & <b>bold</b>", "\N{MINUS SIGN}0.250"),
+    ]
+    assert chart.rule == 0.0
+    svg = ElementTree.fromstring(chart.svg())
+    paths = [each.get("d", "") for each in svg.iter("{*}path") if each.get("stroke-width") == "1.6"]
+    starts, ends = ([float(re.findall(r"[,V](-?[\d.]+)", path)[n]) for path in paths] for n in (0, -1))
     # Down is better: larger numbers are lower.
-    assert starts["Slow & <b>bold</b>"] < zero < ends["Fast"] < ends["Slow & <b>bold</b>"] < starts["Fast"]
-    assert ends["Fast"] - zero == round((ends["Slow & <b>bold</b>"] - zero) / 2, 1)
-
-
-def test_labels_do_not_hide_each_other():
-    losses = {"Transformer": (3.0, 3.0, 3.0, 3.0)} | {f"row {n}": (2.0, 2.5, 2.9, 3.0 + n / 1000) for n in range(9)}
-    svg: Any = ElementTree.fromstring(learning.plot(part(losses)))
-    heights = sorted(float(g.find("{*}text").get("y")) for g in svg.iter("{http://www.w3.org/2000/svg}g"))
-    assert len(heights) == 9
-    assert all(other - one >= learning.APART - 0.5 for one, other in pairwise(heights))
-    assert heights[0] > 0
-    assert heights[-1] < float(svg.get("height"))
+    assert starts[1] < ends[0] < ends[1] < starts[0]
 
 
 def test_page_and_table_have_it():
     outcome = Outcome("lm1b", "Table 2", [part()])
-    assert learning.plot(part()) in page(outcome)
+    assert "validation loss, difference from Transformer" in page(outcome)
     assert "halfway and at the end of 40 steps" in table(outcome)
     assert "<b>bold" not in page(outcome)

@@ -1,6 +1,7 @@
 """Promises about what is imported: by the package as a whole, and by its parts of each other."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,10 +35,6 @@ LAYERS = [
 ]
 
 
-DRAWS_A_COMPARISON = {"render/page.py", "render/picture.py", "render/tables.py"}
-"""They know the results of a comparison, which is above them, until all rendering is general."""
-
-
 def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
@@ -53,12 +50,40 @@ def test_import_loads_torch_and_nothing_else_heavy():
         "typer",
         "rich",
         "matplotlib",
+        "altair",
+        "vl_convert",
     ]
     loaded = run(
         f"import synthattn, sys; synthattn.SyntheticAttention; print(*[m for m in {heavy} if m in sys.modules])"
     ).split()
     with_torch_alone = run(f"import torch, sys; print(*[m for m in {heavy} if m in sys.modules])").split()
     assert loaded == with_torch_alone
+
+
+def test_help_and_building_blocks_load_no_library_of_charts():
+    """Only a page that is drawn does."""
+    code = (
+        "import sys, synthattn.cli.app, synthattn.cli.compare, synthattn.cli.bench, synthattn.cli.reproduce;"
+        "print(*[m for m in ('altair', 'vl_convert') if m in sys.modules])"
+    )
+    assert run(code).split() == []
+
+
+def test_only_render_writes_markup():
+    """Other packages say what to show; tags, styles and drawings are made in one place."""
+    tag = re.compile(
+        r"</?(?:a|b|br|details|div|dl|figure|g|h[1-6]|li|ol|p|path|section|span|style|sup|svg|table|t[dhr]|ul)[ />]"
+    )
+    for package in ("compare", "bench", "paper", "cli"):
+        for path in sorted((PACKAGE / package).rglob("*")):
+            assert path.suffix not in (".css", ".html", ".js", ".svg"), path
+            texts = (
+                node.value
+                for node in (ast.walk(ast.parse(path.read_text())) if path.suffix == ".py" else ())
+                if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            )
+            for text in texts:
+                assert not tag.search(text), f"{path.relative_to(PACKAGE)} has mark-up of its own: {text!r}"
 
 
 def test_works_without_jaxtyping():
@@ -95,9 +120,6 @@ def test_dependencies_point_one_way():
         unknown = imported_parts(path) - set(rank)
         assert not unknown, f"{path.relative_to(PACKAGE)} imports {unknown}, which is not a module"
         upward = {part for part in imported_parts(path) if rank[part] > rank[own]}
-        if path.relative_to(PACKAGE).as_posix() in DRAWS_A_COMPARISON:
-            assert upward == {"compare"}, f"{path.relative_to(PACKAGE)} is an exception that is not needed"
-            continue
         assert not upward, f"{path.relative_to(PACKAGE)} imports {upward} from above"
         assert own == "__init__" or not any(rank[part] == rank[own] and part != own for part in imported_parts(path)), (
             f"{path.relative_to(PACKAGE)} imports a sibling"

@@ -70,9 +70,9 @@ def test_files_that_the_pages_name_exist(name):
 
 
 def test_the_results_in_the_readme_are_those_of_the_run_that_is_kept():
+    from synthattn.compare.page import picture
     from synthattn.compare.results import load
     from synthattn.compare.verdict import answer
-    from synthattn.render.picture import picture
 
     made = runpy.run_path(str(ROOT / "tools" / "update_readme.py"))
     results = load(ROOT / "docs" / "demo" / "results.json")
@@ -83,9 +83,9 @@ def test_the_results_in_the_readme_are_those_of_the_run_that_is_kept():
 
 
 def test_a_comparison_that_is_kept_is_shown_as_it_was():
+    from synthattn.compare.page import picture
     from synthattn.compare.results import load
     from synthattn.compare.verdict import answer
-    from synthattn.render.picture import picture
 
     made = runpy.run_path(str(ROOT / "tools" / "update_readme.py"))
     folder = ROOT / "docs" / "multi30k"

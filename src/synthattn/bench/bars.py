@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from synthattn.bench.record import Measurement, Record
-from synthattn.render.tables import digits
+from synthattn.render.numbers import digits
 
 Shape = tuple[int, int]
 """Batch and length."""

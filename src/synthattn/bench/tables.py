@@ -1,14 +1,14 @@
-"""The tables of a benchmark, as cells: Markdown and the page write the same."""
+"""The tables of a benchmark, the same in Markdown and on the page."""
 
 import dataclasses
 import statistics
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from synthattn.bench.bars import judged_shapes
 from synthattn.bench.growth import SERIES, Growth, growths, measurable
 from synthattn.bench.record import KINDS, Case, Measurement, Record
-from synthattn.render.tables import NOTHING, TIMES, digits, duration, fixed, megabytes, whole
+from synthattn.render.numbers import TIMES, Number, digits, duration, fixed, megabytes, ratio, whole
+from synthattn.render.table import Cell, Column, Row, Span, Table, number_cell
 
 TITLES = {
     "layer": "The attention layer",
@@ -20,59 +20,26 @@ ACROSS = {"layer": "mask", "model": "mask", "train": "mask", "decode": "beams"}
 """What tells the columns of a table apart."""
 ANY = {"mask": "", "beams": 0}
 """Stands for all of them."""
+Text = Callable[[Number], str]
 RIVALS = ["vanilla", "nn.MultiheadAttention", "straightforward", "Hugging Face T5", "dynamicconv"]
 """These come first, in this order."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """One number of everyone in a table."""
-
-    head: str
-    cells: list[str]
-    group: str = ""
-    """Neighbours of one group belong together, and stand in one cell where there is little room."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows by name."""
-
-    title: str
-    rows: list[str]
-    columns: list[Column]
-    first: str = "Attention"
-    """The head of the names."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """Tables about one thing."""
-
-    key: str
-    title: str
-    note: str
-    tables: list[Table]
-
-
-def sections(record: Record) -> list[Section]:
-    """All that the record has data for."""
-    found = [
-        Section(kind, TITLES[kind], _ratio_note(record, kind), [_compared(m) for m in compared(record, kind)])
+def tables(record: Record) -> dict[str, tuple[str, str, list[Table]]]:
+    """Return all that the record has data for: by the key of a section, its title, a note and its tables."""
+    found = {
+        kind: (TITLES[kind], _ratio_note(record, kind), [_compared(m) for m in compared(record, kind)])
         for kind in KINDS
-    ]
-    found += [
-        Section(
-            f"growth-{over}",
-            f"Growth with the {over}",
+    }
+    for over in SERIES:
+        note = (
             "Exponents of power laws, by least squares on logarithms"
             + (", from length 512 on where there are enough points" if over == "length" else "")
-            + "; in brackets that of the last doubling alone. Milliseconds are comparable within one run only.",
-            [table for group in series(record, over) for table in _growth_tables(group)],
+            + "; in brackets that of the last doubling alone. Milliseconds are comparable within one run only."
         )
-        for over in SERIES
-    ]
-    return [section for section in found if section.tables]
+        grown = [table for group in series(record, over) for table in _growth_tables(group)]
+        found[f"growth-{over}"] = (f"Growth with the {over}", note, grown)
+    return {key: section for key, section in found.items() if section[2]}
 
 
 def about(record: Record) -> str:
@@ -168,14 +135,6 @@ def series_name(growth: Growth) -> str:
     return f"{held.kind}, {size}, {held.mask}" + (f", {label(held.beams)}" if held.kind == "decode" else "")
 
 
-def ratio(value: float) -> str:
-    return fixed(value, 2) if value < 10 else digits(value)
-
-
-def milliseconds(seconds: float) -> str:
-    return digits(1000 * seconds)
-
-
 def _ratio_note(record: Record, kind: str) -> str:
     found = record.of(kind)
     parts = [f"{TIMES} means: times as fast as"]
@@ -191,20 +150,22 @@ def _compared(group: list[Measurement]) -> Table:
     found = {(m.contender, getattr(m.case, ACROSS[m.case.kind])): m for m in group}
     across = values(group)
 
-    def column(head: str, value: str | int, text: Callable[[Measurement], str | None], group: str) -> Column:
+    def column(
+        head: str, value: str | int, of: Callable[[Measurement], Number | None], text: Text, title: str
+    ) -> Column:
         measured = [found.get((name, value)) for name in names]
-        return Column(head, [(text(m) if m else None) or NOTHING for m in measured], group)
+        return Column(head, [Cell() if m is None else number_cell(of(m), text) for m in measured], group=title)
 
     columns = [
-        column(f"{TIMES} {rival}", value, lambda m, rival=rival: _text(m.ratios.get(rival), ratio), label(value))
+        column(f"{TIMES} {rival}", value, lambda m, rival=rival: m.ratios.get(rival), ratio, label(value))
         for value in across
         for rival in rivals(group)
     ]
     weighed = list(dict.fromkeys(name for m in group for name in m.rival_megabytes))
     for value in across if weighed else []:
-        columns.append(column("its own", value, lambda m: _text(m.megabytes, _megabytes), f"MB, {label(value)}"))
+        columns.append(column("its own", value, lambda m: m.megabytes, _megabytes, f"MB, {label(value)}"))
         columns += [
-            column(name, value, lambda m, n=name: _text(m.rival_megabytes.get(n), _megabytes), f"MB, {label(value)}")
+            column(name, value, lambda m, name=name: m.rival_megabytes.get(name), _megabytes, f"MB, {label(value)}")
             for name in weighed
         ]
     alone = [] if weighed else [("MB", "megabytes", _megabytes)]
@@ -215,10 +176,10 @@ def _compared(group: list[Measurement]) -> Table:
         ("GEMM share", "gemm_share", ratio),
     ):
         columns += [
-            column(label(value), value, lambda m, a=attribute, t=text: _text(getattr(m, a), t), title)
+            column(label(value), value, lambda m, attribute=attribute: getattr(m, attribute), text, title)
             for value in across
         ]
-    return Table(name_of(group[0].case), names, _filled(columns))
+    return _named(name_of(group[0].case), names, columns)
 
 
 def _growth_tables(group: list[Growth]) -> list[Table]:
@@ -230,44 +191,36 @@ def _growth_tables(group: list[Growth]) -> list[Table]:
     for what in ("time", "memory"):
         for mode in modes:
             fits = [getattr(by.get((name, mode)), what, None) for name in names]
-            cells = [f"{fixed(fit.exponent, 2)} ({fixed(fit.last, 2)})" if fit else NOTHING for fit in fits]
+            cells = [
+                Cell(f"{fixed(fit.exponent, 2)} ({fixed(fit.last, 2)})", key=fit.exponent) if fit else Cell()
+                for fit in fits
+            ]
             exponents.append(Column(f"{what}, {mode}", cells))
-    tables = [Table(f"{name}: exponents", names, _filled(exponents))]
+    found = [_named(f"{name}: exponents", names, exponents)]
+    quantities: list[tuple[str, Callable[[Measurement], Number | None], Text]] = [
+        ("ms", lambda m: 1000 * m.seconds, digits),
+        (f"{TIMES} vanilla", lambda m: m.ratios.get("vanilla"), ratio),
+        ("MB", measurable, _megabytes),
+    ]
     for mode in modes:
-        points = {
-            (growth.contender, growth.size(point)): point
-            for growth in group
-            if growth.held.mode == mode
-            for point in growth.points
-        }
+        grown = [growth for growth in group if growth.held.mode == mode]
+        points = {(growth.contender, growth.size(point)): point for growth in grown for point in growth.points}
         columns = []
         for size in sorted({size for _, size in points}):
             measured = [points.get((name, size)) for name in names]
-            for head, text in (
-                ("ms", lambda m: milliseconds(m.seconds)),
-                (f"{TIMES} vanilla", lambda m: _text(m.ratios.get("vanilla"), ratio)),
-                ("MB", lambda m: _text(measurable(m), _megabytes)),
-            ):
-                columns.append(Column(head, [(text(m) if m else None) or NOTHING for m in measured], f"{over} {size}"))
-        tables.append(Table(f"{name}: {mode}", names, _filled(columns)))
-    return [table for table in tables if table.columns]
+            columns += [
+                Column(
+                    head, [Cell() if m is None else number_cell(of(m), text) for m in measured], group=f"{over} {size}"
+                )
+                for head, of, text in quantities
+            ]
+        found.append(_named(f"{name}: {mode}", names, columns))
+    return [table for table in found if table.columns]
 
 
-def _text(value: float | None, text: Callable[[float], str]) -> str | None:
-    return None if value is None else text(value)
+def _named(title: str, names: list[str], columns: list[Column]) -> Table:
+    return Table(title, "Attention", [Row((Span(name, "code"),)) for name in names], columns).filled()
 
 
-def _megabytes(value: float) -> str:
+def _megabytes(value: Number) -> str:
     return megabytes(1e6 * value)
-
-
-def _filled(columns: Iterable[Column]) -> list[Column]:
-    """Without those that say nothing; a column that is left alone in its group takes over the name."""
-    kept = [column for column in columns if any(cell != NOTHING for cell in column.cells)]
-    sizes: dict[str, int] = {}
-    for column in kept:
-        sizes[column.group] = sizes.get(column.group, 0) + 1
-    return [
-        Column(f"{column.group}, {column.head}", column.cells) if column.group and sizes[column.group] == 1 else column
-        for column in kept
-    ]

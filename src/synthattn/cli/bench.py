@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from synthattn.bench import bars, markdown, memory, page, record, suite
+from synthattn.bench import bars, memory, page, record, suite
 from synthattn.bench.race import Race
 from synthattn.bench.record import KINDS, Case, Measurement, Record
 from synthattn.cli.settings import command
@@ -61,7 +61,7 @@ def run(
         found.save(json_file)
     if not quiet:
         print(printable("\n" + bars.verdict(found), lines=True))
-    for path, make in ((report, page.page), (markdown_file, markdown.markdown)):
+    for path, make in ((report, page.page), (markdown_file, page.markdown)):
         if path is not None:
             path.write_text(make(found), encoding="utf-8")
             print(printable(f"wrote {path}"), file=sys.stderr)

@@ -6,23 +6,20 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
 from synthattn.cli.memory import keep_memory
 from synthattn.cli.settings import command, gather, new_folder
 from synthattn.cli.specs import split
 from synthattn.compare.compare import Comparison, compare, load_comparison
-from synthattn.compare.results import Results, Variant
+from synthattn.compare.results import Results
+from synthattn.compare.table import most_important, trouble
 from synthattn.paper.published import published
-from synthattn.render import tables
+from synthattn.render import terminal
+from synthattn.render.table import Table
 from synthattn.synthesizers import FAMILY
 from synthattn.terminal import SafeConsole
 from synthattn.training.progress import Display, LogLines, ProgressBar, new_progress
@@ -99,12 +96,9 @@ def displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]
 def show(results: Results, folder: Path, console: Console | None = None) -> None:
     """The table, as much of it as the terminal has room for, what went wrong, and the answer."""
     console = console or SafeConsole()
-    layouts = [_table(results, layout) for layout in LAYOUTS]
-    endless = console.options.update(max_width=10_000)
-    fitting = (table for table in layouts if Measurement.get(console, endless, table).maximum <= console.width)
-    console.print(next(fitting, layouts[-1]))
+    terminal.show(console, layouts(results))
     for variant in results.variants:
-        if said := tables.trouble(variant):
+        if said := trouble(variant):
             _say(console, f"{variant.attention}: {said}")
     for paragraph in results.answer:
         _say(console, paragraph)
@@ -113,79 +107,21 @@ def show(results: Results, folder: Path, console: Console | None = None) -> None
     console.print(f"Models: {folder / 'runs'}", soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """How much a table says."""
-
-    intervals: bool = False
-    tests: bool = False
-    """The interval and the p-value of the difference."""
-    left_out: tuple[str, ...] = ()
-    broken: bool = False
-    """Whether long names are broken, after the pluses of mixtures."""
-
-
-LAYOUTS = (
-    _Layout(intervals=True, tests=True),
-    _Layout(intervals=True),
-    _Layout(intervals=True, left_out=("Cache",)),
-    _Layout(left_out=("Cache",)),
-    _Layout(left_out=("Cache", "Inference speed")),
-    _Layout(left_out=("Cache", "Inference speed"), broken=True),
-    _Layout(left_out=("Cache", "Inference speed", "Training memory", "Parameters"), broken=True),
-)
-"""From the widest to the narrowest."""
-
-HEADS = {
-    "Parameters": "para-\nmeters",
-    "Training speed": "train\nspeed",
-    "Inference speed": "score\nspeed",
-    "Generation speed": "write\nspeed",
-    "Training memory": "memory\nMB",
-    "Cache": "cache\nB/token",
-}
-LONG = 17
-"""Letters of the longest name of the paper's family."""
-STYLES = {"better": "green", "worse": "red"}
-
-
-def _table(results: Results, layout: _Layout) -> Table:
-    title = Text(f"{results.task} on {results.data}")
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    table.add_column("attention", no_wrap=not layout.broken, overflow="fold")
-    found = [c for c in tables.columns(results) if not c.paper and (c.main or c.head not in results.metrics)]
-    writes = any(column.head == "Generation speed" for column in found)
+def layouts(results: Results) -> list[Table]:
+    """The table from the widest to the narrowest."""
+    writes = any(variant.generation_speed is not None for variant in results.variants)
     # What a model that does not write is used for is scoring.
-    left_out = [head for head in layout.left_out if writes or head != "Inference speed"]
-    shown = [column for column in found if column.head not in left_out]
-    for column in shown:
-        table.add_column(_head(results, column), justify="right", no_wrap=True)
-    for n, variant in enumerate(results.variants):
-        long = layout.broken and len(variant.attention) > LONG
-        name = variant.attention.replace("+", "+\n") if long else variant.attention
-        table.add_row(Text(name), *(_text(column, column.cells[n], variant, layout) for column in shown))
-    return table
-
-
-def _head(results: Results, column: tables.Column) -> str:
-    if column.head == "Difference":
-        return f"from\n{results.baseline}"
-    if not column.main:
-        return HEADS.get(column.head, column.head)
-    arrows = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}"}
-    arrow = next((f" {arrow}" for word, arrow in arrows.items() if column.unit.startswith(word)), "")
-    return column.head.replace("-", "-\n") + arrow
-
-
-def _text(column: tables.Column, cell: tables.Cell, variant: Variant, layout: _Layout) -> Text:
-    if column.main and not cell.text:
-        return Text(variant.status, "red" if variant.status == "failed" else "dim")
-    if column.main and layout.intervals:
-        return Text(f"{cell.text} {cell.detail}")
-    if column.head != "Difference" or not cell.text:
-        return Text(cell.text)
-    detail = f" {cell.detail}" if layout.tests else ""
-    return Text(f"{cell.mark or '='} {cell.text}{detail}", STYLES.get(cell.mark, ""))
+    second = ["Cache", "Inference speed"] if writes else ["Cache"]
+    main = results.main_metric or "Score"
+    full = most_important(results)
+    return [
+        full,
+        full.without(details=["Difference"]),
+        full.without("Cache", details=["Difference"]),
+        full.without("Cache", details=["Difference", main]),
+        full.without(*second, details=["Difference", main]),
+        full.without(*second, "Training memory", "Parameters", details=["Difference", main]),
+    ]
 
 
 def _say(console: Console, text: str) -> None:

@@ -16,16 +16,15 @@ import yaml
 
 from synthattn.compare import collect, executors, statistics
 from synthattn.compare.execution import Execution
+from synthattn.compare.page import markdown, page, picture
 from synthattn.compare.plan import PlannedRun, Study, StudyPart, StudyRow, plan
 from synthattn.compare.results import FILE as RESULTS
 from synthattn.compare.results import Metric, Published, Results, Sample, Score, Variant
 from synthattn.compare.results import load as load_results
+from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import answer
 from synthattn.data.locks import LOCK, FolderInUseError, locked_folder
 from synthattn.layers.mixers import parse_mixer
-from synthattn.render import tables
-from synthattn.render.page import page
-from synthattn.render.picture import picture
 from synthattn.saved_file import one_line, read_yaml, restore
 from synthattn.synthesizers import FAMILY
 from synthattn.training import record
@@ -295,8 +294,8 @@ def _write(progress: _Progress, notes: Sequence[str] = ()) -> Results:
     results.answer = answer(results)
     results.seconds = progress.seconds + time.monotonic() - progress.began
     results.save(folder / RESULTS)
-    write_text(folder / "table.md", tables.markdown(results))
-    write_text(folder / "table.csv", tables.csv_table(results))
+    write_text(folder / "table.md", markdown(results))
+    write_text(folder / "table.csv", csv_table(results))
     write_text(folder / "picture.svg", picture(results))
     write_text(folder / "report.html", page(results))
     return results

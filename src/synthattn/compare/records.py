@@ -88,7 +88,7 @@ class StudyRecord:
         """
         content = without_folders(compact(dataclasses.replace(self, path=None)), hidden)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_text(path, json.dumps(content, separators=(",", ":"), ensure_ascii=False) + "\n")
 
     @property
     def rows(self) -> Mapping[str, Rows]:

@@ -295,7 +295,7 @@ class StudyResults:
     def save(self, path: Path, digits: int | None = None) -> None:
         """Write ``results.json``, with all digits of numbers, or so many of them."""
         content = compact(self, digits)
-        write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_text(path, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
 
 
 Kind = TypeVar("Kind", bound=StudyResults)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from synthattn.compare.plan import ONE_ANSWER
 from synthattn.compare.results import Difference, Results, Variant
 from synthattn.paper.outcome import Judgement, Kind, Verdict
-from synthattn.render.tables import digits
+from synthattn.render.numbers import digits
 from synthattn.saved_file import read_yaml, restore
 
 

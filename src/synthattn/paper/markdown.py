@@ -1,9 +1,9 @@
-"""A reproduced table as Markdown, and as measures for page and terminal; and the overview of all tables."""
+"""Words and measures of reproduced tables, and the overview of all tables as Markdown."""
 
 import math
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -11,31 +11,27 @@ from synthattn.compare.results import FILE, Score
 from synthattn.compare.results import PublishedNumber as Published
 from synthattn.compare.results import Results as Part
 from synthattn.compare.results import Variant as Row
-from synthattn.paper import learning
+from synthattn.compare.table import certainty, decimals, difference_cell, score_cell
 from synthattn.paper.claims import main_metric, read_beside
-from synthattn.paper.outcome import JUDGEMENTS, Outcome, Verdict
+from synthattn.paper.outcome import JUDGEMENTS, Judgement, Outcome, Verdict
 from synthattn.paper.table1 import Synthesized
-from synthattn.render.tables import (
+from synthattn.render.document import Verdict as Claim
+from synthattn.render.document import Verdicts as Claims
+from synthattn.render.markdown import grid, lines_of, safe
+from synthattn.render.numbers import (
     NOTHING,
     TIMES,
-    Cell,
     Number,
-    certainty,
-    decimals,
-    difference_cell,
     digits,
     duration,
     fixed,
-    number_cell,
     quantity,
-    safe,
-    score_cell,
     signed,
     times,
-    together,
     typed_alike,
     whole,
 )
+from synthattn.render.table import Cell, Span, Text, number_cell
 
 PAGE, TABLE = "page.html", "table.md"
 """In a folder of each table, which has its name, in the folder of all results."""
@@ -153,12 +149,6 @@ def footnote(found: Published, known: str = "") -> str:
 def ended(text: str) -> str:
     """As a sentence, where another follows."""
     return text if text.endswith((".", "?", "!")) or not text else f"{text}."
-
-
-def footnotes(found: Iterable[Measure]) -> list[str]:
-    """All of a part, in the order of their numbers, which begin at 1."""
-    every = (text for each in found for text in (ended(each.source), *each.notes) if text)
-    return list(dict.fromkeys(every))
 
 
 def trouble(row: Row) -> str:
@@ -287,113 +277,22 @@ def _span(values: Iterable[Number], text: Callable[[Number], str], unit: str) ->
     return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
 
 
-def table(outcome: Outcome) -> str:
-    """The verdicts, and each part with its numbers and the links to their records."""
-    lines = [
-        f"# {safe(outcome.title)}",
-        "",
-        f"Written by `synthattn reproduce {outcome.table}`, not by hand; the same [with plots]({PAGE}), and "
-        f"[as data]({FILE}).",
-    ]
-    if outcome.verdicts:
-        lines += ["", "## The paper's claims", "", counted(outcome.verdicts), "", *_verdicts(outcome.verdicts)]
-    for part in outcome.parts:
-        lines += ["", f"## {safe(heading(part))}", "", *_part(part)]
-    if outcome.notes:
-        lines += ["", "## Notes", "", *(f"- {safe(note)}" for note in outcome.notes)]
-    if outcome.versions:
-        lines += ["", f"Made with {safe(', '.join(outcome.versions))}."]
-    return "\n".join(lines) + "\n"
+WORDS: dict[Judgement, str] = {"holds": "good", "does not hold": "bad", "undecided": "open", "not run": "none"}
+"""Kinds of verdicts, which the style gives a colour and a sign."""
 
 
-def _grid(heads: list[str], rows: Iterable[list[str]], words: int) -> list[str]:
-    """The first columns hold words, the others numbers."""
-    rule = ["---"] * words + ["---:"] * (len(heads) - words)
-    return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
-
-
-def _verdicts(verdicts: Sequence[Verdict]) -> list[str]:
-    heads = ["Here", "The paper's claim", "Its own numbers", "Why"]
-    return _grid(
-        heads,
-        [
-            [
-                f"**{verdict.judgement}**" + (f" ({basis(verdict)})" if basis(verdict) else ""),
-                safe(f"{verdict.claim} ({verdict.where})"),
-                safe(_in_paper(verdict)) or NOTHING,
-                safe(f"{verdict.because} ({verdict.part}, {verdict.scale})"),
-            ]
-            for verdict in verdicts
-        ],
-        len(heads),
-    )
-
-
-def _in_paper(verdict: Verdict) -> str:
-    agrees = agreement(verdict)
-    emphasis = "**" if contradicts_itself(verdict) else ""
-    return " ".join(filter(None, (verdict.in_paper, agrees and f"{emphasis}({agrees}){emphasis}")))
-
-
-def _part(part: Part) -> list[str]:
-    lines = [f"Scale **{safe(part.scale)}**. {safe(about_scale(part.scale, [part]))}".strip()]
-    lines += ["", safe(part.note)] if part.note else []
-    if part.facts:
-        lines += ["", *(f"- {safe(name)}: {safe(value)}" for name, value in part.facts.items())]
-    words, rates = about_rates(part)
-    if rates:
-        lines += ["", f"{safe(words)} {', '.join(_rate(*each) for each in rates)}."]
-    found = measures(part)
-    notes = footnotes(found)
-    lines += ["", *_rows(part, found, notes)] if part.rows else []
-    lines += ["", *(f"{n}. {safe(note)}" for n, note in enumerate(notes, 1))] if notes else []
-    below = [f"{name}: {metric.definition} ({better(part, name)})." for name, metric in part.metrics.items()]
-    below += how_certain(part)
-    below += filter(None, [learning.about(part)])
-    below += [f"The paper's experiment: {part.published_note}"] if part.published_note else []
-    below += [f"Doubt about the published numbers: {part.published_doubt}"] if part.published_doubt else []
-    lines += ["", *(f"- {safe(text)}" for text in below)] if below else []
-    commands = [run.command for row in part.rows for run in row.runs]
-    if commands:
-        summary = "<details><summary>Commands that make each run again</summary>"
-        lines += ["", summary, "", "```", *commands, "```", "", "</details>"]
-    return lines
-
-
-def _rate(rate: str, loss: str, record: str, best: bool) -> str:
-    text = f"{safe(rate)}: {f'[{loss}]({link(record, ROOT)})' if record else loss}"
-    return f"**{text}**" if best else text
-
-
-def _rows(part: Part, found: list[Measure], notes: list[str]) -> list[str]:
-    def numbered(text: str) -> str:
-        return f"<sup>{notes.index(text) + 1}</sup>" if text else ""
-
-    heads = ["Model"]
-    for each in found:
-        heads.append(safe(f"{each.head} ({each.unit})" if each.unit else each.head))
-        heads += [f"{safe(each.head)}, difference"] if each.differences else []
-        if each.paper:
-            theirs = f"{each.head} in the paper" + (f" ({each.paper_head})" if each.paper_head else "")
-            heads.append(safe(theirs) + numbered(ended(each.source)))
-    rows = []
-    for n, row in enumerate(part.rows):
-        base = " (baseline)" if row.name == part.baseline else ""
-        cells = [f"{safe(row.name)}{base}<br>`{safe(own_words(row))}`"]
-        for each in found:
-            said = trouble(row) if each.main else ""
-            cells.append(safe(" ".join(filter(None, (together(each.ours[n]), said)))) or NOTHING)
-            cells += [safe(together(each.differences[n])) or NOTHING] if each.differences else []
-            if each.paper:
-                theirs = each.paper[n]
-                text = f"{theirs.text} ({theirs.detail})" if theirs.detail else theirs.text
-                cells.append(f"*{safe(text)}*{numbered(each.notes[n])}" if text else NOTHING)
-        # Rows without any measure still say that they are missing.
-        if not any(each.main for each in found) and trouble(row):
-            cells[0] += f"<br>{safe(trouble(row))}"
-        records = " ".join(f"[{run.seed}]({link(run.record, ROOT)})" for run in row.runs)
-        rows.append([*cells, f"{seeds(row)}{records and f': {records}'}"])
-    return _grid([*heads, "Seeds"], rows, 1)
+def verdicts(found: Sequence[Verdict], places: Mapping[tuple[str, str], str]) -> Claims:
+    """Return verdicts as a block; ``places`` are links by part and scale."""
+    items = []
+    for verdict in found:
+        flag = agreement(verdict)
+        theirs: list[str | Span] = [f"{verdict.in_paper} "] if verdict.in_paper else []
+        theirs += [Span(flag, "flag") if contradicts_itself(verdict) else f"({flag})"] if flag else []
+        where = Span(f"{verdict.part}, {verdict.scale}", link=places.get((verdict.part, verdict.scale), ""))
+        reason: Text = (f"{verdict.because} (", where, ")")
+        kind = WORDS[verdict.judgement]
+        items.append(Claim(verdict.judgement, kind, basis(verdict), verdict.claim, verdict.where, theirs, reason))
+    return Claims(items)
 
 
 TABLE1_TITLE = "Table 1: what attention is computed from, and what that costs"
@@ -406,8 +305,6 @@ TABLE1_HEADS = [
     "The paper's formula",
     "The paper's value",
 ]
-WORDS_OF_TABLE1 = 4
-"""Its first columns; the others hold numbers."""
 TABLE1_NOTES = [
     "Found out by trying: layers are given texts that differ in one token, and whose logits change tells what they "
     "depend on. Tokens interact where the logit of two tokens depends on both.",
@@ -432,22 +329,9 @@ def table1_rows(rows: Sequence[Synthesized]) -> list[list[str]]:
     ]
 
 
-def table1(rows: Sequence[Synthesized]) -> str:
-    """The paper's Table 1 as it is here."""
-    found = [
-        [f"{safe(name)}<br>`{safe(row.attention)}`", *map(safe, texts)]
-        for row, (name, *texts) in zip(rows, table1_rows(rows), strict=True)
-    ]
-    made = f"Written by `synthattn reproduce table1`, not by hand; the same [as a page]({PAGE})."
-    notes = [f"- {note}" for note in TABLE1_NOTES]
-    return (
-        "\n".join([f"# {TABLE1_TITLE}", "", made, "", *_grid(TABLE1_HEADS, found, WORDS_OF_TABLE1), "", *notes]) + "\n"
-    )
-
-
 def overview(outcomes: Sequence[Outcome], with_table1: bool = False) -> str:
     """All claims and all tables; ``README.md`` of the folder of all results."""
-    verdicts = [verdict for outcome in outcomes for verdict in outcome.verdicts]
+    every = [verdict for outcome in outcomes for verdict in outcome.verdicts]
     parts = [part for outcome in outcomes for part in outcome.parts]
     lines = [
         "# The paper's claims, and what came of them here",
@@ -463,7 +347,7 @@ def overview(outcomes: Sequence[Outcome], with_table1: bool = False) -> str:
         "- **undecided**: what they show may be chance.",
         "- **not run**: rows that it needs are missing.",
     ]
-    lines += ["", f"{counted(verdicts)} {CAUTION}"] if verdicts else []
+    lines += ["", f"{counted(every)} {CAUTION}"] if every else []
     judged_tables = [outcome for outcome in outcomes if outcome.verdicts]
     lines += ["", *_in_short(judged_tables)] if len(judged_tables) > 1 else []
     scales = list(dict.fromkeys(part.scale for part in parts))
@@ -474,7 +358,7 @@ def overview(outcomes: Sequence[Outcome], with_table1: bool = False) -> str:
             lines += ["", f"## {safe(outcome.title)}", ""]
             for part in outcome.parts:
                 lines += [safe(f"{part.title}. {part.note}"), ""] if part.note else []
-            lines += _verdicts(outcome.verdicts)
+            lines += lines_of(verdicts(outcome.verdicts, {}))
     lines += ["", "## Tables and records", "", *(_where(outcome) for outcome in outcomes)]
     if with_table1:
         lines.append(f"- {TABLE1_TITLE}: [page](table1/{PAGE}), [table](table1/{TABLE}); computed, not trained")
@@ -490,7 +374,7 @@ def _in_short(outcomes: Sequence[Outcome]) -> list[str]:
         [safe(outcome.title), *(str(count[each] or NOTHING) for each in JUDGEMENTS)]
         for outcome, count in zip(outcomes, counts, strict=True)
     )
-    return _grid(["", *JUDGEMENTS], rows, 1)
+    return grid(["", *JUDGEMENTS], rows, 1)
 
 
 def _where(outcome: Outcome) -> str:

@@ -7,7 +7,8 @@ from synthattn.compare.results import FILE
 from synthattn.data.locks import locked_folder
 from synthattn.paper import analysis, evidence, markdown, outcome, table1
 from synthattn.paper.markdown import PAGE, TABLE
-from synthattn.paper.page import page, page_of_table1
+from synthattn.paper.page import page, page_of_table1, table
+from synthattn.paper.page import table1 as markdown_of_table1
 from synthattn.paper.recipes import TABLES
 from synthattn.training.checkpoints import write_text
 
@@ -52,7 +53,7 @@ def write(results: Path, found: outcome.Outcome) -> outcome.Outcome:
     folder.mkdir(parents=True, exist_ok=True)
     found.save(folder / FILE, digits=6)
     kept = outcome.load(folder)
-    write_text(folder / TABLE, markdown.table(kept))
+    write_text(folder / TABLE, table(kept))
     write_text(folder / PAGE, page(kept))
     return kept
 
@@ -61,5 +62,5 @@ def _write_table1(results: Path) -> None:
     folder = results / "table1"
     folder.mkdir(parents=True, exist_ok=True)
     rows = table1.synthesized()
-    write_text(folder / TABLE, markdown.table1(rows))
+    write_text(folder / TABLE, markdown_of_table1(rows))
     write_text(folder / PAGE, page_of_table1(rows))

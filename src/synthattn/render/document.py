@@ -1,66 +1,163 @@
-"""What all pages have in common: one HTML file that asks for nothing else, with sections and links to them."""
+"""A document in blocks: what a page or a Markdown file says, without a word of mark-up."""
 
-import base64
-import hashlib
-import html
-from collections.abc import Mapping
-from importlib import resources
-from string import Template
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from synthattn.messages import printable
+from synthattn.render.charts import Chart
+from synthattn.render.table import Table, Text
 
 
-def escape(text: str) -> str:
-    """Return text as HTML: no tag, no attribute can begin or end in it, and no control character is in it."""
-    return html.escape(printable(text, lines=True))
+@dataclass(frozen=True)
+class Paragraph:
+    text: Text
+    kind: str = ""
+    """``note``, ``answer``, ``warning`` or nothing; a class of the style sheet."""
 
 
-def document(
-    title: str,
-    made_by: str,
-    heading: str,
-    sections: Mapping[str, tuple[str, str]],
-    style: str,
-    script: str = "",
-    data: str = "",
-) -> str:
-    """The whole file.
+@dataclass(frozen=True)
+class Heading:
+    text: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    items: Sequence[Text]
+    anchor: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Pairs of a name and a value, in columns with a title."""
+
+    lists: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Command:
+    text: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Charts side by side, on pages alone."""
+
+    charts: Sequence[Chart]
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Heat maps in rows, on pages alone: each row has a name and images, which are a base64 file, a tip and a label."""
+
+    title: str
+    rows: Sequence[tuple[str, Sequence[tuple[str, str, str]]]]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Texts below each other, each with the names of those that wrote it."""
+
+    pairs: Sequence[tuple[Text, Text]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim of the paper and the word on it."""
+
+    word: str
+    kind: str
+    """``good``, ``bad``, ``open`` or ``none``."""
+    below: str
+    claim: str
+    where: str
+    """Where the paper says so."""
+    theirs: Text
+    """What its own numbers say."""
+    reason: Text
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    items: Sequence[Verdict]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Blocks behind a click; of those with the same ``group`` only one is open."""
+
+    summary: str
+    blocks: Sequence["Block"]
+    open: bool = False
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Box:
+    """Blocks that scroll in a box of limited height."""
+
+    label: str
+    blocks: Sequence["Block"]
+
+
+@dataclass(frozen=True)
+class PageOnly:
+    """Blocks that Markdown leaves out."""
+
+    blocks: Sequence["Block"]
+
+
+@dataclass(frozen=True)
+class MarkdownOnly:
+    """Blocks that pages leave out."""
+
+    blocks: Sequence["Block"]
+
+
+Block = (
+    Paragraph
+    | Heading
+    | Listing
+    | Facts
+    | Command
+    | Figures
+    | Images
+    | Answers
+    | Verdicts
+    | Folded
+    | Box
+    | PageOnly
+    | MarkdownOnly
+    | Table
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    key: str
+    """Where links lead to."""
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Document:
+    """All that is said.
 
     Args:
-        title: of the window, as text.
-        made_by: the command, as text.
-        heading: HTML above the sections.
-        sections: by id, a title as text and HTML; those without HTML are left out.
-        style: CSS.
-        script: JavaScript; without it none may run.
-        data: JSON for the script, which cannot end the element that it is in.
+        title: of the window, and of the document where ``heading`` says nothing else.
+        made_by: the command.
+        lead: above all sections.
+        sections: those without blocks are left out.
+        heading: the words of the heading, in parts that stay together in one line.
+        scripted: whether a reader may sort tables, copy commands and choose a theme, which takes a script.
     """
-    kept = {key: (escape(title), inner) for key, (title, inner) in sections.items() if inner}
-    policy, controls, end = "", "", ""
-    if script:
-        policy = f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-        controls = '<button type="button" id="theme" hidden>Theme</button>'
-        end = (
-            '<div id="tip" role="tooltip" hidden></div>\n'
-            f'<script type="application/json" id="data">{data}</script>\n<script>{script}</script>\n'
-        )
-    return Template(text_file("synthattn.render", "page.html")).substitute(
-        policy=policy,
-        made_by=escape(made_by),
-        title=escape(title),
-        style=style,
-        links="".join(f'<a href="#{key}">{title}</a>' for key, (title, _) in kept.items()),
-        controls=controls,
-        heading=heading,
-        sections="\n".join(
-            f'<section id="{key}" aria-labelledby="{key}-title">\n'
-            f'<h2 id="{key}-title">{title}</h2>\n{inner}\n</section>'
-            for key, (title, inner) in kept.items()
-        ),
-        end=end,
-    )
 
-
-def text_file(package: str, name: str) -> str:
-    """A file that lies beside the modules of a package."""
-    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
+    title: str
+    made_by: str
+    lead: Sequence[Block]
+    sections: Sequence[Section]
+    heading: Sequence[str] = ()
+    scripted: bool = False
+    places: int = 0
+    """Series that legends tell apart."""

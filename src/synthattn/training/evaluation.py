@@ -26,6 +26,7 @@ from synthattn.tasks.base import Example, Task
 from synthattn.tasks.encoding import examples
 from synthattn.tasks.inputs import IGNORED, ClassInputs, Inputs, PairInputs, TextInputs, span_inputs
 from synthattn.training.checkpoints import write_text
+from synthattn.training.packed_rows import packed_rows, unpacked_rows
 from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation, packed
 from synthattn.training.settings import EvaluationSettings
 
@@ -90,7 +91,7 @@ class Evaluation:
             write_text(folder / "predictions.jsonl", lines)
         beside = folder / "rows.part.npz"
         with beside.open("wb") as file:
-            np.savez_compressed(file, **{name: one.rows for name, one in self.scored.items()})  # pyright: ignore[reportArgumentType]
+            np.savez_compressed(file, **packed_rows({name: one.rows for name, one in self.scored.items()}))  # pyright: ignore[reportArgumentType]
             file.flush()
             os.fsync(file.fileno())
         beside.replace(folder / "rows.npz")
@@ -100,8 +101,8 @@ def load_rows(folder: Path) -> dict[str, Rows]:
     """Load the saved rows; return an empty dictionary if there are none or they cannot be read."""
     try:
         with np.load(folder / "rows.npz", allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile):
+            return unpacked_rows({name: found[name] for name in found.files})
+    except (OSError, EOFError, ValueError, KeyError, IndexError, zipfile.BadZipFile):
         return {}
 
 

@@ -4,9 +4,7 @@ import re
 
 from report_helpers import sample_results
 
-from synthattn.render.page import page
-from synthattn.render.picture import picture
-from synthattn.render.tables import markdown, safe
+from synthattn.compare.page import markdown, page, picture
 
 HOSTILE = "[/x] \x1b[2J\x07\x9b31m\u202eback\u2028\ud800 <b>&amp;\"'|\\\\|"
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -24,9 +22,3 @@ def test_a_page_has_no_control_characters_and_no_tags_from_outside():
         assert not CONTROL.search(text)
         assert "<b>" not in text
         text.encode()
-
-
-def test_a_cell_of_markdown_stays_one_cell():
-    assert safe("a|b") == r"a\|b"
-    assert safe(r"a\|b") == r"a\\\|b", "the backslash is escaped, and the bar is"
-    assert safe("<b> &lt; & a < b\n\x1b") == r"&lt;b> &amp;lt; & a < b \x1b"

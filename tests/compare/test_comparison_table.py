@@ -9,8 +9,10 @@ import math
 import pytest
 from report_helpers import sample_results
 
+from synthattn.compare.page import markdown
 from synthattn.compare.results import Difference, Metric, Published, Results, Score, Variant
-from synthattn.render.tables import chance, csv_table, digits, duration, markdown, megabytes, quantity, signed, times
+from synthattn.compare.table import csv_table, most_important, table
+from synthattn.render.numbers import chance, digits, duration, megabytes, quantity, signed, times
 
 SMALL = Results(
     task="language modelling",
@@ -56,8 +58,8 @@ def test_markdown():
 | Attention | Parameters | perplexity (lower is better) | Difference (perplexity, from vanilla) | \
 perplexity in the paper (Table 3) | Training speed (× baseline) | Training memory (MB) | Cache (bytes per token) |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-| `vanilla` (baseline) | 1.23 M | 20.0 [19.0, 21.0] | – | 38.21 | 1.00× | 1,235 | 4,096 |
-| `random` | 988 k | 25.2 [24.0, 26.5] | +5.2 [+4.0, +6.5], p = 0.002 **worse** | 40.60 | 1.30× | 98.8 | 2,048 |
+| `vanilla` (baseline) | 1.23 M | 20.0 [19.0, 21.0] | – | *38.21* | 1.00× | 1,235 | 4,096 |
+| `random` | 988 k | 25.2 [24.0, 26.5] | +5.2 [+4.0, +6.5], p = 0.002 **worse** | *40.60* | 1.30× | 98.8 | 2,048 |
 | `dense` | – | failed: needs &lt;b>more&lt;/b> memory \\| than there is here | – | – | – | – | – |
 | `linformer` | – | waiting | – | – | – | – | – |
 
@@ -129,6 +131,23 @@ def test_before_anything_is_scored():
     ]
 
 
+def test_values_are_kept_for_json():
+    first, second, third, _ = table(SMALL).data()
+    assert first == {
+        "Attention": "vanilla", "Parameters": 1_234_567, "perplexity": 20.0, "Difference": None,
+        "perplexity in the paper": 38.21, "Training speed": 1.0, "Training memory": 1_234_567_890, "Cache": 4096,
+    }  # fmt: skip
+    assert second["Difference"] == 5.25
+    assert third["perplexity"] is None
+
+
+def test_a_terminal_has_the_main_metric_and_no_numbers_of_others():
+    results = sample_results(layers=1, count=1, size=2)
+    heads = [column.head for column in most_important(results, "Cache").columns]
+    assert heads[:3] == ["Parameters", "BLEU", "Difference"]
+    assert not {"chrF", "Cache", "BLEU in the paper"} & set(heads)
+
+
 def test_what_is_not_a_number_breaks_nothing():
     score = Score(math.nan, math.nan, math.nan, [math.nan], Difference(math.nan, math.nan, math.nan, 1.0))
     variant = Variant("dense", "failed", "diverged", scores={"m": score}, training_speed=math.inf)
@@ -153,7 +172,7 @@ def test_what_is_not_a_number_breaks_nothing():
         (times(12.34), "12.3×"),
         (megabytes(5e6), "5.00"),
         (megabytes(12.3456e9), "12,346"),
-        (chance(Difference(1.0, 1.0, 1.0, 0.0004)), "p < 0.001"),
+        (chance(0.0004), "p < 0.001"),
         (duration(59), "59 s"),
         (duration(3599), "1 h 0 min"),
         (duration(8011), "2 h 14 min"),

@@ -1,0 +1,214 @@
+"""The table of a comparison: what each variant is worth, and what it costs."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator
+
+from synthattn.render.numbers import (
+    TIMES,
+    Number,
+    chance,
+    fixed,
+    megabytes,
+    quantity,
+    signed,
+    times,
+    typed_alike,
+    whole,
+)
+from synthattn.compare.results import Difference, Published, Results, Score, Variant
+from synthattn.render.table import Cell, Column, Row, Span, Table, number_cell
+
+SIGNIFICANT = 0.05
+"""Differences with a smaller p-value are called better or worse."""
+COSTS = {
+    "Training speed": ("training_speed", f"{TIMES} baseline", times, "train\nspeed"),
+    "Inference speed": ("inference_speed", f"{TIMES} baseline", times, "score\nspeed"),
+    "Generation speed": ("generation_speed", f"{TIMES} baseline", times, "write\nspeed"),
+    "Training memory": ("training_memory", "MB", megabytes, "memory\nMB"),
+    "Cache": ("cache_bytes_per_token", "bytes per token", whole, "cache\nB/token"),
+}
+"""For each head the attribute of a variant, its unit, its digits and a short head."""
+
+
+def table(results: Results) -> Table:
+    """Return all columns that have something to say."""
+    variants = results.variants
+    sizes = [number_cell(variant.parameters, quantity) for variant in variants]
+    found = [Column("Parameters", sizes, short="para-\nmeters")]
+    for name in metric_names(results):
+        main = name == results.main_metric
+        scores = [variant.scores.get(name) for variant in variants]
+        places = decimals(scores)
+        cells = [score_cell(score, places) for score in scores]
+        if main:
+            said = [trouble(variant) for variant in variants]
+            cells = [_with_trouble(cell, text) for cell, text in zip(cells, said, strict=True)]
+        # Before the first variant is scored it is not known what the main metric is.
+        found.append(Column(name or "Score", cells, direction=direction(results, name), kind="main" if main else ""))
+        if main:
+            gaps = [difference_cell(score, higher_is_better(results, name), places) for score in scores]
+            about = f"{name}, from {results.baseline}"
+            found.append(Column("Difference", gaps, about, short=f"from\n{results.baseline}"))
+        for printed in published(results, name):
+            typed = typed_alike(printed.values.values())
+            cells = [number_cell(printed.values.get(variant.attention), typed) for variant in variants]
+            found.append(Column(f"{name} in the paper", cells, printed.table, kind="paper"))
+    for head, (attribute, unit, digits, short) in COSTS.items():
+        cells = [number_cell(getattr(variant, attribute), digits) for variant in variants]
+        found.append(Column(head, cells, unit, short=short))
+    rows = [
+        Row(
+            (Span(each.attention, "code"),),
+            remark="baseline" if each.attention == results.baseline else "",
+            place=place,
+        )
+        for place, each in enumerate(variants)
+    ]
+    kept = [column for column in found if column.kind == "main" or not all(cell.empty for cell in column.cells)]
+    return Table(f"{results.task} on {results.data}", "Attention", rows, kept)
+
+
+def most_important(results: Results, *left_out: str) -> Table:
+    """Return the table with the main metric alone, and without the paper's numbers."""
+    found = table(results)
+    others = [c.head for c in found.columns if c.kind == "paper" or (c.kind != "main" and c.head in results.metrics)]
+    return found.without(*others, *left_out)
+
+
+def _with_trouble(cell: Cell, said: str) -> Cell:
+    return Cell(cell.text, cell.detail, key=cell.key, trouble=said)
+
+
+def trouble(variant: Variant) -> str:
+    """Return what a row says of a variant that is not done, and nothing otherwise."""
+    if variant.status == "done":
+        return ""
+    return f"{variant.status}: {variant.reason}" if variant.reason else variant.status
+
+
+def metric_names(results: Results) -> list[str]:
+    """Return the main metric first, then those that are defined, then those that only a variant has."""
+    scored = (name for variant in results.variants for name in variant.scores)
+    return list(dict.fromkeys([results.main_metric, *results.metrics, *scored]))
+
+
+def higher_is_better(results: Results, name: str) -> bool:
+    return name not in results.metrics or results.metrics[name].higher_is_better
+
+
+def direction(results: Results, name: str) -> str:
+    """Return ``higher`` or ``lower``, and nothing where it is not known."""
+    if name not in results.metrics:
+        return ""
+    return "higher" if higher_is_better(results, name) else "lower"
+
+
+def published(results: Results, name: str) -> list[Published]:
+    """Return the paper's tables that have a number for one of the variants."""
+    ours = {variant.attention for variant in results.variants}
+    return [table for table in results.published if table.metric == name and ours & table.values.keys()]
+
+
+def definitions(results: Results) -> dict[str, str]:
+    """Return what every metric is, and which direction is better."""
+    return {
+        name: f"{results.metrics[name].definition} ({direction(results, name)} is better)"
+        for name in metric_names(results)
+        if name in results.metrics
+    }
+
+
+def legend(results: Results) -> list[str]:
+    """Return how intervals were made, and how the paper's numbers differ."""
+    scores = [score for variant in results.variants for score in variant.scores.values()]
+    shown = [table for table in results.published if table in published(results, table.metric)]
+    theirs = [f"{each.metric} in the paper: {each.table}." + (f" {each.note}" if each.note else "") for each in shown]
+    return certainty(scores, results.baseline) + theirs
+
+
+def certainty(scores: list[Score], baseline: str) -> list[str]:
+    """Return how certain scores are, in sentences."""
+    if not scores:
+        return []
+    counts = {len(score.by_seed) for score in scores}
+    most = max(counts)
+    if len(counts) > 1:
+        lines = [
+            f"Scores are means over {min(counts)} to {most} seeds. In brackets: intervals of 95 %, with one seed by "
+            "bootstrap over the examples, with several of examples and of seeds."
+        ]
+    elif most > 1:
+        lines = [f"Scores are means over {most} seeds. In brackets: intervals of 95 %, of examples and of seeds."]
+    else:
+        lines = [
+            "In brackets: intervals of 95 %, by bootstrap over the examples. One seed: another may differ by more."
+        ]
+    if any(score.difference for score in scores):
+        same = "examples and seeds" if len(counts) > 1 else "examples"
+        lines.append(
+            f"Differences are from {baseline} on the same {same}; better and worse stand where p < {SIGNIFICANT}."
+        )
+    return lines
+
+
+def score_cell(score: Score | None, places: int) -> Cell:
+    if score is None or not math.isfinite(score.value):
+        return Cell("not a number" if score else "")
+    interval = f"[{fixed(score.low, places)}, {fixed(score.high, places)}]"
+    return Cell(fixed(score.value, places), interval, key=score.value)
+
+
+def difference_cell(score: Score | None, higher_better: bool, places: int) -> Cell:
+    found = score.difference if score else None
+    if found is None or not math.isfinite(found.value):
+        return Cell()
+    interval = f"[{signed(found.low, places)}, {signed(found.high, places)}], {chance(found.p_value)}"
+    return Cell(signed(found.value, places), interval, _mark(found, higher_better), found.value)
+
+
+def _mark(found: Difference, higher_better: bool) -> str:
+    if not found.p_value < SIGNIFICANT or found.value == 0:
+        return ""
+    return "better" if (found.value > 0) == higher_better else "worse"
+
+
+def decimals(scores: Iterable[Score | None]) -> int:
+    """Return so many that the intervals of a column have two digits; four digits where there are none."""
+    known = [score for score in scores if score and math.isfinite(score.value)]
+    widths = sorted(score.high - score.low for score in known if 0 < score.high - score.low < math.inf)
+    if widths:
+        return min(6, max(0, 1 - math.floor(math.log10(widths[len(widths) // 2] / 2))))
+    largest = max((abs(score.value) for score in known), default=0.0)
+    return min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest else 0
+
+
+def csv_table(results: Results) -> str:
+    """Return all numbers as they are, one row for each variant; columns that no variant has are left out."""
+    rows = [dict(_record(results, variant)) for variant in results.variants]
+    heads = list(dict.fromkeys(head for row in rows for head in row)) or ["attention", "status"]
+    kept = [h for h in heads if h in ("attention", "status") or any(row.get(h) not in (None, "") for row in rows)]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, kept, restval="", extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _record(results: Results, variant: Variant) -> Iterator[tuple[str, Number | str | None]]:
+    for name in ("attention", "status", "reason", "parameters"):
+        yield name, getattr(variant, name)
+    for name in metric_names(results):
+        score = variant.scores.get(name)
+        difference = score.difference if score else None
+        for part in ("value", "low", "high"):
+            yield name if part == "value" else f"{name} {part}", getattr(score, part, None)
+        for part in ("value", "low", "high", "p_value"):
+            head = f"{name} difference {part}".removesuffix(" value").replace("p_value", "p")
+            yield head, getattr(difference, part, None)
+        for printed in published(results, name):
+            yield f"{name} in the paper ({printed.table})", printed.values.get(variant.attention)
+    for attribute, *_ in COSTS.values():
+        yield attribute, getattr(variant, attribute)
+    yield "training_seconds", variant.training_seconds
