@@ -7,9 +7,9 @@ import pytest
 from report_helpers import sample_results
 
 from synthattn.compare.page import COSTS, document, picture, scatter
+from synthattn.compare.results import Metric, Results, Score, Variant
 from synthattn.render.charts import Lines
 from synthattn.render.document import Figures
-from synthattn.compare.results import Metric, Results, Score, Variant
 
 SVG = "{http://www.w3.org/2000/svg}"
 

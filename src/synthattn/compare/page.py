@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from synthattn.compare.results import Heads, Histogram, MixtureWeights, Results, Variant
 from synthattn.compare.table import definitions, direction, legend, table
 from synthattn.render import markdown as md
 from synthattn.render.charts import Key, Line, Lines, Point, Scatter, Shares
@@ -27,7 +28,6 @@ from synthattn.render.document import (
 from synthattn.render.html import page as html
 from synthattn.render.images import heat_map
 from synthattn.render.numbers import TIMES, Number, digits, duration, fixed, megabytes, quantity, times
-from synthattn.compare.results import Heads, Histogram, MixtureWeights, Results, Variant
 from synthattn.render.table import Cell, Column, Row, Span, Table, Text
 
 CURVE_POINTS = 80

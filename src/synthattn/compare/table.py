@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Iterable, Iterator
 
+from synthattn.compare.results import Difference, Published, Results, Score, Variant
 from synthattn.render.numbers import (
     TIMES,
     Number,
@@ -17,7 +18,6 @@ from synthattn.render.numbers import (
     typed_alike,
     whole,
 )
-from synthattn.compare.results import Difference, Published, Results, Score, Variant
 from synthattn.render.table import Cell, Column, Row, Span, Table, number_cell
 
 SIGNIFICANT = 0.05
