@@ -5,11 +5,11 @@ None if it declines. It declines what it cannot compute exactly and what another
 lists them in the order in which they are asked:
 
 =================  ===================================================================================
-kept_weights       no logit depends on the input, and the parameters have not changed since the last call
+kept_weights       no logit depends on the input or needs a gradient: weights kept until parameters change
 input_independent  no logit depends on the input: one product per head for the whole batch
 windowed           the logits are a local window
 compiled           products, and sums of them with biases: float32 on the CPU, where the kernel was compiled
-sdpa               one product, or one with a bias that needs no gradient: torch's fused kernel
+sdpa               one product, or one with a bias: torch's fused kernel
 plain              everything else, in chunks
 =================  ===================================================================================
 """

@@ -27,9 +27,9 @@ VARIANTS = [
     "linformer",
 ]
 TOLERANCE = 1e-4
-# Of longer inputs, the reference writes down more logits than there is memory for. None of our ways begins beyond.
+"""The largest error in float32, relative to the largest entry."""
 CHECKED_LENGTH = 4096
-"""Of float32, relative to the largest entry."""
+"""Longer inputs are checked at this length: the reference would write more logits than there is memory for."""
 
 
 class Straightforward(nn.Module):
