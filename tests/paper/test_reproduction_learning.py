@@ -67,7 +67,8 @@ def test_lines_end_where_the_difference_is():
     ]
     assert chart.rule == 0.0
     svg = ElementTree.fromstring(chart.svg())
-    paths = [each.get("d", "") for each in svg.iter("{*}path") if each.get("class") and "stroke" in each.attrib]
+    every = svg.iter("{http://www.w3.org/2000/svg}path")
+    paths = [each.get("d", "") for each in every if each.get("class") and "stroke" in each.attrib]
     starts, ends = ([float(re.findall(r"[,V](-?[\d.]+)", path)[n]) for path in paths] for n in (0, -1))
     # Down is better: larger numbers are lower.
     assert starts[1] < ends[0] < ends[1] < starts[0]

@@ -106,7 +106,7 @@ def test_cells_of_the_tables():
     topics = rows(text, 1)
     # Here higher is better, and nothing is sure.
     assert topics[f"{HOSTILE} random+vanilla"][1:3] == ["88.60 [87.70, 89.50]", "+0.50 [-0.40, +1.40], p = 0.28"]
-    assert topics["Linformer linformer"] == ["none", "missing", "0 of 2"]
+    assert topics["Linformer linformer"] == ["none", "missing", "none", "0 of 2"]
 
 
 def test_footnotes_say_where_numbers_are_from_and_what_speaks_against_them():

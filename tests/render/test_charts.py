@@ -55,6 +55,17 @@ def test_every_dot_has_its_words_and_its_place():
     assert {each.get("class") for each in root.iter() if each.get("class")} == {"k0", "k1", "k2"}
 
 
+def test_every_row_is_named():
+    names = [f"row{n}" for n in range(30)]
+    svg = Rows("t", "", [Point("s", 1, 1.0 + n, name, "") for n, name in enumerate(names)], 1.0).svg()
+    assert set(names) <= set(texts(svg))
+
+
+def test_series_of_a_chart_that_stands_alone_are_named_in_it():
+    svg = Rows("t", "", [Point(f"series {n}", n, 1.0, "row", "") for n in range(3)], 1.0, keyed=True).svg()
+    assert {"series 0", "series 1", "series 2"} <= set(texts(svg))
+
+
 def test_dots_lie_on_the_side_of_the_line_that_their_numbers_say():
     values = [-1.0, 1.0]
     svg = Rows("t", "", [Point("s", 1, x, f"r{x}", str(x)) for x in values], 0.0).svg()

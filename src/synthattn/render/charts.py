@@ -173,9 +173,10 @@ class Lines:
         up = _Scale(values + rule, self.log or self.growth)
         y = alt.Y("y:Q").title(self.up).scale(up.made())
         if self.growth:
-            x = x.axis(values=sizes, format=",d", grid=True, labelOverlap=True)
+            x = x.axis(values=sizes, tickCount=len(sizes), format=",d", grid=True, labelOverlap=True)
         if up.log and up.high - up.low > 2:
-            y = y.axis(values=[10.0**n for n in range(math.ceil(up.low), math.floor(up.high) + 1)], format="~g")
+            decades = [10.0**n for n in range(math.ceil(up.low), math.floor(up.high) + 1)]
+            y = y.axis(values=decades, tickCount=len(decades), format="~g")
         paths, dots = [], []
         for line, points in inside:
             said = _said(line.place, line.tip or line.name)
@@ -226,6 +227,7 @@ class Rows:
         y = alt.Y("row:Q").title(None).scale(domain=[len(names) - 0.5, top], nice=False, zero=False)
         y = y.axis(
             values=list(range(len(names))),
+            tickCount=len(names),
             labelExpr=labels,
             minExtent=left,
             maxExtent=left,
