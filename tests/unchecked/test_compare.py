@@ -207,7 +207,8 @@ def test_the_table_in_a_terminal(family, width):
     shown = io.StringIO()
     verb.show(results, folder, Console(file=shown, width=width))
     text = shown.getvalue()
-    table = text.split("\n- ")[0]
+    lead, table = text.split("\n\n", 1)
+    table = table.split("\n- ")[0]
     assert max(len(line.rstrip()) for line in table.splitlines()) <= width
     for attention in FAMILY:
         assert re.search(rf"^ ?{re.escape(attention)}( |$)", table, re.MULTILINE), "names are not broken"
@@ -215,8 +216,9 @@ def test_the_table_in_a_terminal(family, width):
     assert ("MB" in table) == (width >= 80)
     assert "…" not in table
     # Sentences have the words of the answer, in lines that fit.
-    sentences = text.split("\n- ", 1)[1].split("\nReport: ")[0]
-    assert " - ".join(results.answer).split() == sentences.split()
+    below = text.split(table, 1)[1].split("\nReport: ")[0]
+    sentences = f"{lead}\n{below}"
+    assert sentences.split() == [word for text in results.answer for word in ("-", *text.split())]
     assert max(map(len, sentences.splitlines())) <= min(width, 100)
     assert f"Report: {folder / 'report.html'}\n" in text, "not broken, to be copied"
 
@@ -272,7 +274,7 @@ def test_a_baseline_that_fails(data, tmp_path, monkeypatch):
         ("failed", "the machine had enough"),
         ("done", ""),
     ]
-    assert results.answer[0].startswith("vanilla was not trained to the end")
+    assert results.answer[0].startswith("No answer yet: vanilla was not trained to the end")
     assert report.load(tmp_path / "new" / "results.json") == results
 
 
@@ -290,7 +292,7 @@ def test_a_variant_that_fails_with_one_of_its_seeds_is_not_judged_by_the_others(
     assert len(vanilla.scores["token-perplexity"].by_seed) == 2
     assert {len(score.by_seed) for score in random_one.scores.values()} == {1}
     assert all(score.difference is None for score in random_one.scores.values())
-    assert results.answer[1:] == ["Failed, and not compared: random (in 1 of the 2 seeds that were tried)."]
+    assert results.answer[-1] == "Failed, and not compared: random (in 1 of the 2 seeds that were tried)."
     value = f"{random_one.scores['token-perplexity'].value:.0f}"[:2]
     (row,) = [
         line for line in (tmp_path / "new" / "table.md").read_text().splitlines() if line.startswith("| `random`")
@@ -310,7 +312,7 @@ def test_seeds_that_are_not_the_same_are_not_compared(data, tmp_path):
     half = report.load(tmp_path / "new" / "results.json")
     assert [len(one.scores["token-perplexity"].by_seed) for one in half.variants] == [2, 1]
     assert half.variants[1].scores["token-perplexity"].difference is None
-    assert any(text.startswith("Not compared with it, not having the same seeds: random (") for text in half.answer)
+    assert any(text.startswith("Not compared, because their seeds differ: random (") for text in half.answer)
 
 
 def test_a_loss_that_is_no_number(data, tmp_path):
@@ -318,7 +320,7 @@ def test_a_loss_that_is_no_number(data, tmp_path):
     results = compare(Comparison(settings, ("vanilla",)), tmp_path / "new")
     assert results.variants[0].status == "failed"
     assert "training.learning_rate (now 1e+30)" in results.variants[0].reason
-    assert results.answer == ["Nothing was trained to the end, so there is no answer."]
+    assert results.answer == ["No answer yet: no model was trained to the end."]
 
 
 class Stopping(Display):
@@ -365,7 +367,7 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
         assert len(ours.scores["token-perplexity"].by_seed) == 2
         assert ours.loss_curve == theirs.loss_curve
     assert len({*whole.variants[0].scores["token-perplexity"].by_seed}) == 2, "seeds differ"
-    assert not any("single seed" in text for text in again.answer)
+    assert not any("one seed" in text for text in again.answer)
     begun.clear()
     third = compare(load_comparison(stopped), stopped, lambda name: begun.append(name) or Display(), resume=True)
     assert begun == ["data", "speed"]

@@ -536,7 +536,7 @@ def test_compare_as_a_command(place, tmp_path):
     said = call("compare", *PAIRS, *options, "--output", tmp_path / "new")
     assert said.code == 1
     assert "failed: the loss is nan" in " ".join(said.out.split())
-    assert "Nothing was trained to the end, so there is no answer." in said.out
+    assert "No answer yet: no model was trained to the end." in said.out
     assert said.err.startswith("data: preparing the data\n")
     again = call("compare", "--resume", tmp_path / "new", "--quiet")
     assert again == Said(1, "", "")

@@ -17,6 +17,7 @@ from synthattn.cli.specs import split
 from synthattn.compare.compare import Comparison, compare, load_comparison
 from synthattn.compare.results import Results
 from synthattn.compare.table import most_important, trouble
+from synthattn.compare.verdict import LEAD
 from synthattn.paper.published import published
 from synthattn.render import terminal
 from synthattn.render.table import Table
@@ -94,13 +95,16 @@ def displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]
 
 
 def show(results: Results, folder: Path, console: Console | None = None) -> None:
-    """The table, as much of it as the terminal has room for, what went wrong, and the answer."""
+    """Print the answer, the table as far as the terminal has room for it, and what went wrong."""
     console = console or SafeConsole()
+    for paragraph in results.answer[:LEAD]:
+        _say(console, paragraph)
+    console.print()
     terminal.show(console, layouts(results))
     for variant in results.variants:
         if said := trouble(variant):
             _say(console, f"{variant.attention}: {said}")
-    for paragraph in results.answer:
+    for paragraph in results.answer[LEAD:]:
         _say(console, paragraph)
     # Not broken into lines: a path is there to be copied.
     console.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
@@ -125,7 +129,7 @@ def layouts(results: Results) -> list[Table]:
 
 
 def _say(console: Console, text: str) -> None:
-    """A paragraph, in lines that are not too long to read, and no number apart from its unit."""
+    """Print a paragraph in lines that are not too long to read, and no number apart from its unit."""
     joined = re.sub(r"(\d) (%|MB)", "\\1\N{NO-BREAK SPACE}\\2", text)
     width = max(20, min(console.width, 100))
     lines = textwrap.fill(

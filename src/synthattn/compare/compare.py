@@ -16,7 +16,7 @@ import yaml
 
 from synthattn.compare import collect, executors, statistics
 from synthattn.compare.execution import Execution
-from synthattn.compare.page import markdown, page, picture
+from synthattn.compare.page import answer_page, markdown, page, picture
 from synthattn.compare.plan import PlannedRun, Study, StudyPart, StudyRow, plan
 from synthattn.compare.results import FILE as RESULTS
 from synthattn.compare.results import Metric, Published, Results, Sample, Score, Variant
@@ -294,6 +294,7 @@ def _write(progress: _Progress, notes: Sequence[str] = ()) -> Results:
     results.answer = answer(results)
     results.seconds = progress.seconds + time.monotonic() - progress.began
     results.save(folder / RESULTS)
+    write_text(folder / "answer.md", answer_page(results))
     write_text(folder / "table.md", markdown(results))
     write_text(folder / "table.csv", csv_table(results))
     write_text(folder / "picture.svg", picture(results))

@@ -68,6 +68,12 @@ def markdown(results: Results) -> str:
     return "\n".join([*md.table(table(results)), "", *(f"- {md.safe(text)}" for text in below)]) + "\n"
 
 
+def answer_page(results: Results) -> str:
+    """Return the answer with the table below it, as Markdown."""
+    headline, *rest = results.answer
+    return "\n\n".join([f"# {md.safe(headline)}", *map(md.safe, rest), markdown(results)])
+
+
 def picture(results: Results) -> str:
     """Return quality against training speed as a file of its own, which needs no background."""
     return scatter(results, COSTS["speed"], 680, 400).svg()
@@ -100,7 +106,7 @@ def _lead(results: Results) -> Iterator[Block]:
     about += [f"started {results.started}"] if results.started else []
     about += [f"took {duration(results.seconds)}"] if results.seconds else []
     yield Paragraph(" · ".join(about), "soft")
-    yield from (Paragraph(text, "answer") for text in results.answer)
+    yield from (Paragraph(text, "answer" if n else "answer headline") for n, text in enumerate(results.answer))
     parts: list[str | Span] = []
     for status, words in (("failed", "Failed"), ("running", "Still running"), ("waiting", "Still to come")):
         names = [variant.attention for variant in results.variants if variant.status == status]

@@ -264,6 +264,11 @@ class Results:
         """The rows that are models."""
         return [row for row in self.rows if row.attention]
 
+    @property
+    def floors(self) -> list[Variant]:
+        """The rows that are no models: trivial systems, which a model must beat to count."""
+        return [row for row in self.rows if not row.attention]
+
     def learned(self, metric: str) -> bool:
         """Return whether the baseline is clearly above one answer for all, as far as that is known."""
         floor = next((row.scores[metric] for row in self.rows if not row.attention and metric in row.scores), None)

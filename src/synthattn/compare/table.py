@@ -33,8 +33,8 @@ COSTS = {
 
 
 def table(results: Results) -> Table:
-    """Return all columns that have something to say."""
-    variants = results.variants
+    """Return all columns that have something to say. Trivial systems, which are no models, come last."""
+    variants = [*results.variants, *results.floors]
     sizes = [number_cell(variant.parameters, quantity) for variant in variants]
     found = [Column("Parameters", sizes, short="para-\nmeters")]
     for name in metric_names(results):
@@ -64,8 +64,9 @@ def table(results: Results) -> Table:
             remark="baseline" if each.attention == results.baseline else "",
             place=place,
         )
-        for place, each in enumerate(variants)
+        for place, each in enumerate(results.variants)
     ]
+    rows += [Row((Span(each.name),), remark="floor") for each in results.floors]
     kept = [column for column in found if column.kind == "main" or not all(cell.empty for cell in column.cells)]
     return Table(f"{results.task} on {results.data}", "Attention", rows, kept)
 
@@ -186,7 +187,7 @@ def decimals(scores: Iterable[Score | None]) -> int:
 
 def csv_table(results: Results) -> str:
     """Return all numbers as they are, one row for each variant; columns that no variant has are left out."""
-    rows = [dict(_record(results, variant)) for variant in results.variants]
+    rows = [dict(_record(results, variant)) for variant in (*results.variants, *results.floors)]
     heads = list(dict.fromkeys(head for row in rows for head in row)) or ["attention", "status"]
     kept = [h for h in heads if h in ("attention", "status") or any(row.get(h) not in (None, "") for row in rows)]
     text = io.StringIO()
@@ -197,7 +198,8 @@ def csv_table(results: Results) -> str:
 
 
 def _record(results: Results, variant: Variant) -> Iterator[tuple[str, Number | str | None]]:
-    for name in ("attention", "status", "reason", "parameters"):
+    yield "attention", variant.attention or variant.name
+    for name in ("status", "reason", "parameters"):
         yield name, getattr(variant, name)
     for name in metric_names(results):
         score = variant.scores.get(name)

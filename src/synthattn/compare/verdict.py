@@ -20,6 +20,8 @@ MARGIN = 0.02
 and still be called as good. A difference that is not significant would not do: little data is enough for that."""
 LESS = 0.95
 """Memory, parameters and cache count as saved from this share of the baseline's on."""
+LEAD = 3
+"""The paragraphs that a reader sees first: the headline, its evidence, how far to trust it."""
 WIDE = 0.25
 """An interval of a speed that is wider than this share of it is called uncertain."""
 
@@ -55,7 +57,7 @@ class _Case:
         results = self.results
         self.metric, self.label = results.main_metric, label(results.main_metric)
         self.higher = results.metrics[self.metric].higher_is_better
-        floors = [row for row in results.rows if not row.attention and self.metric in row.scores]
+        floors = [row for row in results.floors if self.metric in row.scores]
         self.floor = max(floors, key=lambda row: self._sign(row.scores[self.metric].value), default=None)
         sound = self._clears(self.baseline)
         self.judged = [row for row in self.others if sound or self._clears(row)]
