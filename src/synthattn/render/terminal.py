@@ -19,10 +19,10 @@ LONG = 17
 
 
 def show(console: Console, layouts: Sequence[Table]) -> None:
-    """Print the first of several layouts that fits; the last one breaks long names."""
+    """Print the first of several layouts that fits; before the last one, long names are broken."""
     from rich.measure import Measurement
 
-    made = [*(_table(each, False) for each in layouts), _table(layouts[-1], True)]
+    made = [*(_table(each, False) for each in layouts[:-1]), *(_table(each, True) for each in layouts[-2:])]
     endless = console.options.update(max_width=10_000)
     fitting = (table for table in made if Measurement.get(console, endless, table).maximum <= console.width)
     console.print(next(fitting, made[-1]))
