@@ -238,7 +238,8 @@ def test_a_comparison_says_which_variant_failed(place):
     fault = Fault("synthattn.training.trainer:SynthesizerTrainer.compute_loss", 4, "after", "nan")
     process = Process(folder, ["compare", *options], fault).wait()
     assert process.code == 0, process.said
-    rows = {one["attention"]: one for one in json.loads((folder / "run" / "results.json").read_text())["variants"]}
+    (part,) = json.loads((folder / "run" / "results.json").read_text())["parts"]
+    rows = {one["attention"]: one for one in part["rows"]}
     assert rows["random"]["status"] == "done"
     assert rows["dense"]["status"] == "failed"
     assert rows["dense"]["reason"].startswith("the loss is nan at step 1")
