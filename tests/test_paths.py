@@ -13,6 +13,7 @@ from synthattn import SyntheticAttention, attend, reference
 from synthattn.engine import input_independent, plain, thresholds
 from synthattn.engine.projection import as_feature_major
 from synthattn.layers import synthetic_attention
+from synthattn.logits import Bias, Logits
 
 
 @pytest.fixture
@@ -334,3 +335,24 @@ def test_memory_of_input_independent_attention_does_not_grow_with_the_batch_squa
                 with torch.no_grad():
                     layer.eval()(x, **arguments)
             assert 0 < largest.seen < limit / 2
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
+def test_attend_refuses_an_impossible_dropout(dropout):
+    with pytest.raises(ValueError, match=r"^dropout must be at least 0 and below 1, got "):
+        attend.attend(Logits((Bias(torch.zeros(1, 2, 2)),)), torch.zeros(1, 1, 2, 3), dropout=dropout)
+
+
+@pytest.mark.parametrize("spec", ["random", "random+vanilla"])
+def test_the_default_device_does_not_matter(monkeypatch, spec):
+    """Helper tensors are on the CPU with the others, where C code reads and writes them."""
+    monkeypatch.setattr(thresholds, "DIGESTED_ENTRIES", 0)
+    monkeypatch.setattr(thresholds, "COMPILED_LOGITS", 0)
+    layer, x = make(spec, torch.float32, max_length=24, dropout=0.1), tokens(19, dtype=torch.float32)
+    for training in (False, True):
+        layer.train(training)
+        with torch.device("meta"), torch.set_grad_enabled(training):
+            y = layer(x)
+            if training:
+                torch.autograd.grad(y.square().sum(), list(layer.parameters()))
+        assert y.device.type == "cpu"

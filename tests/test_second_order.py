@@ -101,11 +101,12 @@ def test_linformer_has_second_derivatives():
 
 @pytest.mark.parametrize("spec", ["random", "vanilla", "random+vanilla", "dense+vanilla", "factorized_dense"])
 @pytest.mark.parametrize("name", ["small", pytest.param("compiled", marks=needs_kernels), "chunks"])
-def test_batched_gradients_equal_single_ones(spec, name):
+@pytest.mark.parametrize("padded", [False, True])
+def test_batched_gradients_equal_single_ones(spec, name, padded):
     layer = make(spec, torch.float32)
     x = tokens(dtype=torch.float32).requires_grad_()
     with path(name):
-        y = layer(x)
+        y = layer(x, key_padding_mask=padding() if padded else None)
         directions = torch.randn(3, *y.shape, generator=torch.Generator().manual_seed(4))
         (batched,) = torch.autograd.grad(y, x, directions, is_grads_batched=True, retain_graph=True)
         single = torch.stack([torch.autograd.grad(y, x, one, retain_graph=True)[0] for one in directions])

@@ -44,6 +44,8 @@ def attend(
 
     ``dropout`` is the probability of dropping an attention weight. Input-independent logits drop for the whole batch.
     """
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
     values = LazyValues(value, None, value.shape[1], value.shape[3])
     return run(Call(lambda: logits, values, mask or Mask(), logits.query_length, dropout))
 

@@ -79,7 +79,7 @@ class Mask:
         if allowed is not None:
             allowed = (allowed[examples] if self.per_example and len(allowed) > 1 else allowed)[..., rows, :end]
         if self.causal:
-            past = torch.arange(end) <= torch.arange(rows.start, rows.stop)[:, None]
+            past = torch.arange(end, device="cpu") <= torch.arange(rows.start, rows.stop, device="cpu")[:, None]
             allowed = past if allowed is None else allowed & past
         return Mask(None if keep is None else keep[examples, :end], False, allowed)
 

@@ -133,7 +133,9 @@ class _MaskedFeatures(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         (kept,), (grad,) = ctx.saved_tensors, grads
-        return (grad[:, : ctx.number].unflatten(1, (-1, len(kept))) * kept).flatten(1, 2), None, None
+        grad = grad[:, : ctx.number]
+        # By reshape alone, which batched gradients know.
+        return (grad.reshape(len(grad), -1, *kept.shape) * kept).reshape(grad.shape), None, None
 
 
 # Normalisers ----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"]:
     logits, value = call.logits, call.values.batch_major()
     tensors, rebuild = second_order.take_apart(logits)
     # Drawn from torch's generator, so that torch.manual_seed makes a run repeatable.
-    seed = int(torch.randint(2**62, ())) if call.dropout > 0.0 else 0
+    seed = int(torch.randint(2**62, (), device="cpu")) if call.dropout > 0.0 else 0
     plan = _Plan(rebuild, call.mask, call.dropout, seed, _chunks(call))
     if not needs_grad(value, *tensors):
         return _forward(plan, logits, value)
@@ -85,7 +85,7 @@ def _chunks(call: Call) -> list[_Chunk]:
     batch, heads, k, _ = call.values.shape
     ends = [k] * batch
     if call.mask.keep is not None:
-        ends = (call.mask.keep * torch.arange(1, k + 1)).amax(-1).clamp(min=1).tolist()
+        ends = (call.mask.keep * torch.arange(1, k + 1, device="cpu")).amax(-1).clamp(min=1).tolist()
     together = max(1, thresholds.CHUNK_LOGITS // (heads * call.q * k))
     height = call.q if together > 1 else max(thresholds.CHUNK_ROWS, thresholds.CHUNK_LOGITS // (heads * k))
     height = min(height, thresholds.CAUSAL_ROWS) if call.mask.causal and together == 1 else height

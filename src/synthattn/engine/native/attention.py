@@ -57,7 +57,7 @@ def _in_torch(problem: Problem) -> Callable[..., Tensor]:
         keep = factors = None
         if ends is not None:
             first, last = ends.unsqueeze(-1)
-            places = torch.arange(k)
+            places = torch.arange(k, device="cpu")
             keep = (places >= first) & (places < last)
         terms: list[LogitTerm] = [Product(*some) for some in zip(queries, keys, scales, strict=True)]
         terms += [] if bias is None else [Bias(bias, weight)]

@@ -13,7 +13,7 @@ _LOW = 2**32 - 1
 
 def draw_seed() -> int:
     """Draw a seed from torch's generator, so that ``torch.manual_seed`` makes a run repeatable."""
-    return int(torch.randint(2**62, ()))
+    return int(torch.randint(2**62, (), device="cpu"))
 
 
 def highest_kept(dropout: float) -> int:
@@ -24,9 +24,9 @@ def highest_kept(dropout: float) -> int:
 def kept_weights(dropout: float, seed: int, sizes: tuple[int, int, int, int]) -> Bool[Tensor, "batch heads q k"]:
     """Return the weights that are not dropped, for sizes (batch, heads, queries, keys)."""
     *axes, k = sizes
-    rows = torch.arange(1, torch.Size(axes).numel() + 1).view(*axes, 1)
+    rows = torch.arange(1, torch.Size(axes).numel() + 1, device="cpu").view(*axes, 1)
     hashes = _mixed(rows * _signed(0x9E3779B97F4A7C15) + seed)
-    x = (torch.arange(k) + (hashes & _LOW)) & _LOW
+    x = (torch.arange(k, device="cpu") + (hashes & _LOW)) & _LOW
     x = ((x ^ x >> 16) * 0x21F0AAAD + (hashes >> 32)) & _LOW
     x = ((x ^ x >> 15) * 0x735A2D97) & _LOW
     return (x ^ 2**31) <= highest_kept(dropout) + 2**31

@@ -93,7 +93,7 @@ def digest(table: Tensor) -> Int[Tensor, "numbers"] | None:
         return None
     if table.is_neg() or table.data_ptr() == 0:
         return None
-    sums = torch.empty(kernel.synthattn_digest_size(), dtype=torch.int32)
+    sums = torch.empty(kernel.synthattn_digest_size(), dtype=torch.int32, device="cpu")  # whatever the default is
     kernel.synthattn_digest(table.data_ptr(), size // 4, torch.get_num_threads(), sums.data_ptr())
     return sums
 
