@@ -117,8 +117,8 @@ MUTATIONS = [
     Mutation(
         "fixed_random is trained",
         "src/synthattn/synthesizers/fixed_random.py",
-        'self.register_buffer("matrix", torch.empty(sizes.num_heads, self.max_length, self.max_length))',
-        "self.matrix = torch.nn.Parameter(torch.empty(sizes.num_heads, self.max_length, self.max_length))",
+        'self.register_buffer("matrix", matrix)',
+        "super().register_matrix(matrix)",
         "tests/test_invariants.py tests/test_spec.py tests/models",
     ),
     Mutation(
