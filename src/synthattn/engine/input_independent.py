@@ -82,8 +82,9 @@ def multiply(
         exponentials = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     exponentials = exponentials.to(dtype)
     # In single precision the masks are further columns of the product, so that E, which may be large, is read once.
+    # With gradients, taking the product apart costs more than that saves.
     joined = dropout == 0.0 and keep is not None and dtype.itemsize >= 4
-    joined = joined and not torch.is_autocast_enabled(features.device.type)
+    joined = joined and not (torch.is_autocast_enabled(features.device.type) or needs_grad(exponentials, features))
     normalizer = None if joined else _normalizer(exponentials, mask)
     if not joined and normalizer is None:
         return None
