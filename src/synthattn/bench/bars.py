@@ -77,7 +77,7 @@ def memory(rival: str) -> Quantity:
 
 
 def cache(contender: str) -> Quantity:
-    """As share of another contender's in the same case."""
+    """Return the cache as a share of another contender's in the same case."""
 
     def share(found: Measurement, record: Record) -> float | None:
         same = (m for m in record.measurements if m.contender == contender and m.case == found.case)
@@ -197,5 +197,5 @@ def verdict(record: Record) -> str:
 
 
 def judged_shapes(kind: str) -> set[Shape]:
-    """Those that a requirement is about."""
+    """Return the shapes that a requirement is about."""
     return {shape for requirement in REQUIREMENTS if requirement.kind == kind for shape in requirement.shapes}

@@ -84,7 +84,7 @@ def contenders(found: Iterable[Measurement]) -> list[str]:
 
 
 def rivals(found: Iterable[Measurement]) -> list[str]:
-    """Those that someone was timed beside."""
+    """Return the contenders that someone was timed beside."""
     known = list(dict.fromkeys(name for each in found for name in each.ratios))
     return [name for name in RIVALS if name in known] + [name for name in known if name not in RIVALS]
 

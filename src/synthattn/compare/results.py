@@ -14,7 +14,7 @@ FILE, VERSION = "results.json", 2
 
 @dataclass
 class Difference:
-    """Of a variant from the baseline on the same examples, with the interval of 95 % and how likely it is by chance."""
+    """The difference of a variant from the baseline, with its 95 % interval and p-value."""
 
     value: float
     low: float
@@ -173,7 +173,7 @@ class Variant:
 
     @property
     def speed(self) -> Speed | None:
-        """Of a training step, with its quartiles."""
+        """The speed of a training step, with its quartiles."""
         found = self.training_speed
         return None if found is None else Speed(found, *self.spread.get("training_speed", (found, found)))
 

@@ -46,7 +46,7 @@ Apart = Callable[[str, str, str], Gap | None]
 
 @dataclass(frozen=True)
 class Number:
-    """As it is printed."""
+    """A number as it is printed."""
 
     value: float
     metric: str
@@ -194,7 +194,7 @@ def row_of(part: Results, name: str) -> Variant | None:
 
 
 def _nothing_learned(part: Results, apart: Apart, metric: str, gap: Gap, row: str, than: str) -> Finding | None:
-    """Of models that cannot be told from one answer for all, nothing can be said; nor against such a baseline."""
+    """Return a finding if neither row, or not the baseline, is clearly above the best constant answer."""
     floors = {name: apart(name, ONE_ANSWER.name, metric) for name in (row, than)}
     floor = next((one.than for one in floors.values() if one is not None), None)
     behind = [name for name, one in floors.items() if one is not None and _gain(part, metric, one.difference)[0] <= 0]

@@ -164,7 +164,7 @@ def _gradient(tensor: Tensor, splits: int, heads: int) -> Float[Tensor, "splits 
 
 
 def _bias_gradient(bias: Tensor | None, splits: int, heads: int) -> Float[Tensor, "splits batch heads q k"]:
-    """The same for a bias, which is added to; with parts of its own only where these share rows."""
+    """Return zeros for the gradient of a bias, with a part for each split only where splits share rows."""
     assert bias is not None
     *batch, _, q, k = bias.shape
     return bias.new_zeros(splits if q == 1 else 1, *(batch or (1,)), heads, q, k)
