@@ -134,7 +134,8 @@ class _MaskedFeatures(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         (kept,), (grad,) = ctx.saved_tensors, grads
-        grad = grad[:, : ctx.number]
+        if grad.shape[1] > ctx.number:  # with masks, which have no gradient
+            grad = grad[:, : ctx.number]
         # By reshape alone, which batched gradients know.
         return (grad.reshape(len(grad), -1, *kept.shape) * kept).reshape(grad.shape), None, None
 
