@@ -83,7 +83,7 @@ class SynthesizerPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """As ``PreTrainedModel.from_pretrained``; a checkpoint for another longest input is named as such."""
+        """Load as ``PreTrainedModel.from_pretrained`` does; a checkpoint for another longest input is named as such."""
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except RuntimeError as error:
@@ -425,7 +425,7 @@ class SynthesizerForConditionalGeneration(_LanguageModel, SynthesizerGenerationM
         output_hidden_states: bool | None = None,
         **loss_options: Any,
     ) -> ConditionalGenerationOutput:
-        """As ``SynthesizerModel.forward``. ``labels`` are the tokens to decode, -100 where there is none; they are
+        """Run as ``SynthesizerModel.forward`` does. ``labels`` are the tokens to decode, -100 where there is none; they are
         also what the decoder reads, one place later, unless ``decoder_input_ids`` are given."""
         if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -473,7 +473,7 @@ class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
         output_hidden_states: bool | None = None,
         **loss_options: Any,
     ) -> CausalLMOutput:
-        """As ``SynthesizerModel.forward``. ``labels`` are the tokens themselves, -100 where none is to be predicted;
+        """Run as ``SynthesizerModel.forward`` does. ``labels`` are the tokens themselves, -100 where none is to be predicted;
         ``logits_to_keep`` asks for the logits of that many last tokens, 0 for all, or of the tokens at these places."""
         output = self.model(
             input_ids,
@@ -512,7 +512,7 @@ class _EncoderWithHead(SynthesizerPreTrainedModel):
         output_hidden_states: bool | None = None,
         **loss_options: Any,
     ) -> Any:
-        """As ``SynthesizerModel.forward``. ``labels`` are the tokens to fill in, -100 where there is none; or classes,
+        """Run as ``SynthesizerModel.forward`` does. ``labels`` are the tokens to fill in, -100 where there is none; or classes,
         and numbers where ``num_labels=1``."""
         output = self.model(
             input_ids,

@@ -219,7 +219,7 @@ def _said(row: str, than: str, metric: str, gap: Gap) -> str:
 
 
 def read_beside(metric: str, published: Sequence[str]) -> str:
-    """Of the metrics that something is published in, the one that is meant by one of ours."""
+    """Return the published metric that is meant by one of ours."""
     return metric if metric in published else SAME.get(metric, metric)
 
 

@@ -195,7 +195,7 @@ def _metrics(runs: Mapping[str, Runs]) -> dict[str, Metric]:
 
 
 def _task_names(part: PaperPart) -> list[str]:
-    """As evaluation names them; MNLI is two tasks, its two sets."""
+    """Return task names as evaluation has them; MNLI is two tasks, its two sets."""
     tasks = SUITES.get(part.settings.data.task, (part.settings.data.task,))
     return [name for task in tasks for name in (("mnli-matched", "mnli-mismatched") if task == "mnli" else (task,))]
 
@@ -207,7 +207,7 @@ def _metrics_of(names: Sequence[str]) -> dict[str, Metric]:
 
 
 def _definition(name: str, metric: Metric, runs: Mapping[str, Runs]) -> str:
-    """As the runs have it, which know with which vectors of words they were scored."""
+    """Return the definition that the runs have, which know with which vectors of words they were scored."""
     scores = (entry.record.scores.get(name, {}) for by_seed in runs.values() for entry in by_seed.values())
     return next((str(score["definition"]) for score in scores if "definition" in score), metric.definition)
 

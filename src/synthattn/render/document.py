@@ -142,7 +142,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """All that is said.
+    """A whole page.
 
     Args:
         title: of the window, and of the document where ``heading`` says nothing else.
