@@ -425,7 +425,7 @@ class SynthesizerForConditionalGeneration(_LanguageModel, SynthesizerGenerationM
         output_hidden_states: bool | None = None,
         **loss_options: Any,
     ) -> ConditionalGenerationOutput:
-        """Run as ``SynthesizerModel.forward`` does. ``labels`` are the tokens to decode, -100 where there is none; they are
+        """Run like ``SynthesizerModel``. ``labels`` are the tokens to decode, -100 where there is none; they are
         also what the decoder reads, one place later, unless ``decoder_input_ids`` are given."""
         if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -473,7 +473,7 @@ class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
         output_hidden_states: bool | None = None,
         **loss_options: Any,
     ) -> CausalLMOutput:
-        """Run as ``SynthesizerModel.forward`` does. ``labels`` are the tokens themselves, -100 where none is to be predicted;
+        """Run like ``SynthesizerModel``. ``labels`` are the tokens themselves, -100 where none is to be predicted;
         ``logits_to_keep`` asks for the logits of that many last tokens, 0 for all, or of the tokens at these places."""
         output = self.model(
             input_ids,
@@ -512,7 +512,7 @@ class _EncoderWithHead(SynthesizerPreTrainedModel):
         output_hidden_states: bool | None = None,
         **loss_options: Any,
     ) -> Any:
-        """Run as ``SynthesizerModel.forward`` does. ``labels`` are the tokens to fill in, -100 where there is none; or classes,
+        """Run like ``SynthesizerModel``. ``labels`` are the tokens to fill in, -100 where there is none; or classes,
         and numbers where ``num_labels=1``."""
         output = self.model(
             input_ids,
