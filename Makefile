@@ -16,12 +16,12 @@ setup: .venv/ready
 demo: setup
 	$(BIN)/synthattn compare
 
-# Most tests run with every shape annotation checked. Those in tests/unchecked run the package as users have it:
+# Most tests run with every shape annotation checked. Those marked "unchecked" run the package as users have it:
 # torch.compile cannot trace through the checks, and they would catch bad input before our own messages do. There a file
 # stays in one process, because what many of its tests look at takes long to make.
 test: setup
-	$(BIN)/pytest tests --ignore=tests/unchecked
-	$(BIN)/pytest -o addopts="-q -n auto --dist loadfile --strict-markers" tests/unchecked
+	$(BIN)/pytest -m "not unchecked"
+	$(BIN)/pytest -o addopts="-q -n auto --dist loadfile --strict-markers" -m unchecked
 
 lint: setup
 	$(BIN)/ruff check .

@@ -3,6 +3,10 @@ import os
 # Some virtual machines announce AMX but cannot run it, and oneDNN's half-precision products crash there.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
+import subprocess
+import sys
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -14,3 +18,19 @@ torch.set_num_threads(1)
 def _fused_for_any_number_of_keys(monkeypatch):
     """Let small inputs take torch's fused kernel, which most tests could not reach otherwise."""
     monkeypatch.setattr("synthattn.engine.thresholds.FUSED_KEYS", 0)
+
+
+@pytest.fixture
+def command(capsys, monkeypatch) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command in this process, which has imported all that takes long, and return what it prints."""
+    from synthattn.cli.app import main
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["synthattn", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        code = ended.value.code
+        return subprocess.CompletedProcess(arguments, code if isinstance(code, int) else 0, said.out, said.err)
+
+    return call

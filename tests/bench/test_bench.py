@@ -1,0 +1,127 @@
+"""``synthattn bench`` as a command."""
+
+import json
+import sys
+
+import pytest
+
+from synthattn.bench import layers, models, race
+from synthattn.cli import bench as verb
+from synthattn.cli.app import main
+
+pytestmark = pytest.mark.unchecked
+
+
+def call(capsys, monkeypatch, *arguments: object) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["synthattn", "bench", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    shown = capsys.readouterr()
+    return int(stop.value.code or 0), shown.out, shown.err
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(layers, "D_MODEL", 32)
+    monkeypatch.setattr(layers, "HEADS", 4)
+    monkeypatch.setattr(race, "LEAST_SECONDS", 0.0)
+
+
+SHORT = ("layer", "--shapes", "2x16", "--attention", "random,dense+vanilla", "--rounds", 1, "--no-memory")
+
+
+def test_measures_keeps_and_reports(capsys, monkeypatch, tmp_path):
+    file, page, text = tmp_path / "r.json", tmp_path / "r.html", tmp_path / "r.md"
+    code, out, _ = call(capsys, monkeypatch, *SHORT, "--json", file, "--report", page, "--markdown", text)
+    assert code == 0
+    assert "layer, 2x16, train, causal" in out
+    assert "bars hold" in out
+    found = json.loads(file.read_text())
+    cases = {(m["contender"], m["case"]["mode"], m["case"]["mask"]) for m in found["measurements"]}
+    assert len(cases) == 2 * 2 * 3
+    assert all(m["error"] < 1e-4 for m in found["measurements"])
+    for made in (page, text):
+        assert "dense+vanilla" in made.read_text()
+    # From the record alone, the same.
+    again = tmp_path / "again.md"
+    code, out, _ = call(capsys, monkeypatch, "--show", file, "--markdown", again)
+    assert (code, again.read_text()) == (0, text.read_text())
+
+
+def test_goes_on_where_it_was_stopped(capsys, monkeypatch, tmp_path):
+    file = tmp_path / "r.json"
+    honest, calls = race.measure, []
+
+    def interrupted(heat, rounds, say):
+        calls.append([entry.contender for entry in heat.entries])
+        for number, found in enumerate(honest(heat, rounds, say)):
+            if len(calls) == 2 and number == 1:
+                raise KeyboardInterrupt
+            yield found
+
+    monkeypatch.setattr(race, "measure", interrupted)
+    code, _, err = call(capsys, monkeypatch, *SHORT, "--json", file)
+    assert code == 130
+    assert f"stopped; {file} is kept, --resume goes on" in err
+    assert len(json.loads(file.read_text())["measurements"]) == 3
+    code, _, err = call(capsys, monkeypatch, *SHORT, "--json", file)
+    assert code == 2
+    assert "is there already; go on with it by --resume" in err
+    code, _, _ = call(capsys, monkeypatch, *SHORT, "--json", file, "--resume")
+    assert code == 0
+    both = ["random", "dense+vanilla"]
+    assert calls == [both, both, ["dense+vanilla"], *4 * [both]], "what was measured is not measured again"
+    found = json.loads(file.read_text())["measurements"]
+    assert len(found) == 12
+    assert all(set(m["ratios"]) == {"vanilla", "nn.MultiheadAttention", "straightforward"} for m in found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("layers",), "there is no benchmark 'layers', only layer, model, train, decode; did you mean layer?"),
+        (("layer", "--shapes", "16"), "--shapes are written BATCHxLENGTH, such as 16x512, got '16'"),
+        (("layer", "--shapes", "16xa"), "--shapes takes whole numbers, got 'a'"),
+        (("layer", "--lengths", "0"), "--lengths must be at least 1, got 0"),
+        (("layer", "--masks", "half"), "--masks are full, causal, padded, got 'half'"),
+        (("layer", "--modes", "evil"), "--modes are eval, train, got 'evil'"),
+        (("layer", "--attention", "randon"), "randon"),
+        (("layer", "--rounds", "0"), "--rounds must be at least 1, got 0"),
+        (("train", "--masks", "causal"), "--masks causal is for layers; encoders see the whole text"),
+        (("layer", "--json", "nowhere/x.json"), "nowhere/x.json: there is no folder nowhere"),
+        (("layer", "--resume"), "--resume goes on with what --json wrote; there is no such file yet"),
+        (("--show", "nowhere.json"), "nowhere.json"),
+        (("layer", "--show", "x.json"), "--show measures nothing"),
+    ],
+)
+def test_mistakes_get_one_line(capsys, monkeypatch, tmp_path, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(capsys, monkeypatch, *arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("synthattn: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_everything_is_planned_unless_said():
+    races = verb.plan(verb.Wanted())
+    cases = [race.case for race in races]
+    assert len(set(cases)) == len(cases), "all contenders of a case are in one race"
+    assert {case.kind for case in cases} == {"layer", "model", "train", "decode"}
+    assert len([case for case in cases if case.kind == "layer"]) == 2 * 2 * 3
+    assert {case.beams for case in cases if case.kind == "decode"} == {1, 4}
+    (trained,) = ({e.contender: e.rivals for e in race.entries} for race in races if race.case.kind == "train")
+    assert set(trained["random"]) == {"vanilla", "dynamicconv", "Hugging Face T5"}
+    assert set(trained) == set(models.contenders(peers=False))
+
+
+def test_growth_is_measured_beside_vanilla_alone():
+    races = verb.plan(verb.Wanted("layer", "random", lengths="128,256", batches="1,4"))
+    assert [(r.case.batch, r.case.length) for r in races if r.case.mode == "eval"] == [
+        (1, 128),
+        (1, 256),
+        (1, 512),
+        (4, 512),
+    ]
+    assert all(set(entry.rivals) == {"vanilla"} for race in races for entry in race.entries)

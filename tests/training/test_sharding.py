@@ -1,0 +1,118 @@
+"""Models whose parameters are split over two processes (FSDP2) learn what whole ones learn.
+
+On CPUs the Trainer does not shard, so ``fully_shard`` is used as it is. All cases are in one session of two processes,
+which takes its time to start.
+"""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.multiprocessing.spawn import spawn
+
+from model_helpers import KINDS, config, ids, labels_for
+from synthattn.models.block import Block
+
+pytestmark = pytest.mark.unchecked
+
+WORLD, STEPS, BATCH, LENGTH = 2, 3, 4, 11
+TOLERANCE = 1e-5  # seen is 3e-6
+
+# Every synthesizer, alone or in a mixture, fixed numbers among them; and every other token mixer.
+DECODING = [
+    ["vanilla+relative", "dense(window=5)+vanilla"],
+    ["random+factorized_random(rank=3)", "fixed_random+factorized_dense"],
+    ["lightconv(kernel=3)", "dynamicconv(kernel=5)"],
+]
+Case = tuple[str, str | list[str], dict[str, Any]]
+CASES: list[Case] = [(kind, spec, {}) for kind in KINDS for spec in DECODING]
+CASES += [(kind, ["dense(shared_keys=true)", "linformer(k=7)"], {}) for kind in ("masked-lm", "classifier")]
+# Parameters that layers share, or that are used outside of them.
+CASES += [
+    ("seq2seq", "random+vanilla", {"positions": "relative", "tie_word_embeddings": False}),
+    ("causal-lm", "random+dense", {"share_layers": True, "halting": True}),
+    ("masked-lm", "random", {"gradient_checkpointing": True}),
+]
+
+
+def name(case: Case) -> str:
+    return " ".join(str(part) for part in case if part)
+
+
+def losses(model: Any, kind: str, part: slice) -> Tensor:
+    """Of some steps, and of a batch after each in eval mode, where layers keep things between calls."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, eps=1e-5)
+    found = []
+    for step in range(STEPS):
+        x = ids(BATCH, LENGTH, seed=step)
+        labels = labels_for(kind, x)
+        loss = model.train()(x[part], labels=labels[part]).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        with torch.no_grad():
+            found += [loss.detach(), model.eval()(x[part], labels=labels[part]).loss]
+    return torch.stack(found)
+
+
+def build(kind: str, spec: str | list[str], changes: dict[str, Any]) -> Any:
+    torch.manual_seed(0)
+    changes = dict(changes)
+    checkpointing = changes.pop("gradient_checkpointing", False)
+    model = KINDS[kind](config(spec, **changes))
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    return model
+
+
+def session(rank: int, port: int, folder: str) -> None:
+    """What each process does: a share of every batch, and a share of every parameter."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=WORLD)
+    mesh = init_device_mesh("cpu", (WORLD,))
+    share = BATCH // WORLD
+    for case in CASES:
+        model = build(*case)
+        for module in model.modules():
+            if isinstance(module, Block):
+                fully_shard(module, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
+        found = losses(model, case[0], slice(rank * share, (rank + 1) * share))
+        dist.all_reduce(found)
+        weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+        if rank == 0:
+            torch.save((found / WORLD, weights), Path(folder) / name(case))
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sharded")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    spawn(session, (port, str(folder)), nprocs=WORLD)
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_a_sharded_model_learns_the_same(case, sharded):
+    found, weights = torch.load(sharded / name(case))
+    model = build(*case)
+    expected = losses(model, case[0], slice(None))
+    whole = model.state_dict()
+    assert set(weights) == set(whole)
+    differences = [found - expected, *(weights[key] - whole[key] for key in whole)]
+    worst = max(float(difference.abs().max()) for difference in differences)
+    print(f"{worst:.1e}")
+    assert worst < TOLERANCE
