@@ -11,20 +11,32 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from synthattn.adapter import replace_attention
+    from synthattn.convert import attention_layers, from_pretrained, replace_attention, restore
     from synthattn.layers import SyntheticAttention
     from synthattn.synthesizers import Spec, parse
 
 __version__ = "0.1.0"
 
-__all__ = ["Spec", "SyntheticAttention", "__version__", "parse", "replace_attention"]
+__all__ = [
+    "Spec",
+    "SyntheticAttention",
+    "__version__",
+    "attention_layers",
+    "from_pretrained",
+    "parse",
+    "replace_attention",
+    "restore",
+]
 
 # Imported on first use: the command must answer --help without waiting for torch.
 _MODULES = {
     "Spec": "synthattn.synthesizers",
     "SyntheticAttention": "synthattn.layers",
+    "attention_layers": "synthattn.convert",
+    "from_pretrained": "synthattn.convert",
     "parse": "synthattn.synthesizers",
-    "replace_attention": "synthattn.adapter",
+    "replace_attention": "synthattn.convert",
+    "restore": "synthattn.convert",
 }
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from helpers import HEADS, SPECS
 from synthattn import SyntheticAttention, replace_attention
-from synthattn.adapter import SyntheticMultiheadAttention
+from synthattn.convert.multihead import SyntheticMultiheadAttention
 
 D, LENGTH, BATCH = 15, 7, 2
 

@@ -1,10 +1,13 @@
 """Replace ``torch.nn.MultiheadAttention`` inside a model by synthetic attention."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from synthattn.convert.attention_modules import AttentionModule
 from synthattn.layers import SyntheticAttention
-from synthattn.synthesizers import Mix, Spec, Term, parse
+from synthattn.synthesizers import Mix, Spec
 from synthattn.synthesizers.vanilla import VanillaSynthesizer
 from synthattn.tracing import is_tracing
 
@@ -16,6 +19,9 @@ class SyntheticMultiheadAttention(nn.Module):
     _qkv_same_embed_dim = False
     in_proj_bias = None
     in_proj_weight = None
+
+    original: tuple[type[nn.Module], dict[str, Any]]
+    """The class and the state of the attention that was replaced."""
 
     def __init__(self, attention: SyntheticAttention, batch_first: bool) -> None:
         super().__init__()
@@ -105,53 +111,57 @@ def _add_key_bias(mask: Tensor | None, bias: Tensor, batch: int, heads: int, q: 
     return bias.masked_fill(mask, float("-inf")) if mask.dtype == torch.bool else bias + mask
 
 
-def replace_attention(
-    module: nn.Module,
-    attention: str | Spec | Term,
-    max_length: int | None = None,
-    *,
-    mix: Mix = "softmax",
-) -> list[str]:
-    """Replace every self-attention inside ``module`` by synthetic attention, in place.
-
-    This changes the self-attention of ``torch.nn.TransformerEncoderLayer`` and ``TransformerDecoderLayer`` (not the
-    decoder's attention to the encoder) and every other ``torch.nn.MultiheadAttention``. The value and output
-    projections keep their weights, and with ``vanilla`` in the spec so do the query and key projections. Hooks on the
-    replaced modules are dropped. Call it on the whole model, and make the optimizer afterwards: parameters are new.
-
-    Returns:
-        The names of the modules that were changed; "" is ``module`` itself.
-    """
-    spec = parse(attention)
-    cross = {id(part.multihead_attn) for part in module.modules() if isinstance(part, nn.TransformerDecoderLayer)}
-    found = {
-        path: part
-        for path, part in module.named_modules()
-        if isinstance(part, nn.MultiheadAttention) and id(part) not in cross
-    }
-    if not found:
-        raise ValueError(f"{type(module).__name__} has no torch.nn.MultiheadAttention to replace")
-    problems = [
-        f"{path or type(module).__name__} ({problem})"
-        for path, part in found.items()
-        if (problem := _obstacle(part)) is not None
+def self_attentions(model: nn.Module) -> list[AttentionModule]:
+    """Return every ``torch.nn.MultiheadAttention`` that is not a decoder's attention to the encoder, in order."""
+    cross = {id(part) for _, part in cross_attentions(model)}
+    return [
+        AttentionModule(path, part, _obstacle(part))
+        for path, part in model.named_modules()
+        if isinstance(part, nn.MultiheadAttention | SyntheticMultiheadAttention) and id(part) not in cross
     ]
-    if problems:
-        raise ValueError(f"cannot replace {', '.join(problems)}; nothing was changed")
-    # All layers are built before the first is replaced, so that an error leaves the model unchanged.
-    built = [_synthetic(part, spec, max_length, mix) for part in found.values()]
-    for old, new in zip(found.values(), built, strict=True):
-        # The object stays and becomes the new layer, so that every module that holds it sees the change.
-        object.__setattr__(old, "__class__", SyntheticMultiheadAttention)
-        old.__dict__.clear()
-        old.__dict__.update(new.__dict__)
-    for part in module.modules():
+
+
+def cross_attentions(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return the attention to the encoder of every ``torch.nn.TransformerDecoderLayer``."""
+    cross = {id(part.multihead_attn) for part in model.modules() if isinstance(part, nn.TransformerDecoderLayer)}
+    return [(path, part) for path, part in model.named_modules() if id(part) in cross]
+
+
+def install(old: nn.Module, new: SyntheticMultiheadAttention) -> None:
+    """Turn an attention into its replacement. The object stays, so that every module that holds it sees the change."""
+    original = (type(old), dict(old.__dict__))
+    object.__setattr__(old, "__class__", SyntheticMultiheadAttention)
+    old.__dict__.clear()
+    old.__dict__.update(new.__dict__, original=original)
+
+
+def uninstall(layer: nn.Module) -> None:
+    """Turn a replaced attention into the original again, with the weights that it had."""
+    assert isinstance(layer, SyntheticMultiheadAttention)
+    kind, state = layer.original
+    weight, training = layer.attention.value.weight, layer.training
+    object.__setattr__(layer, "__class__", kind)
+    layer.__dict__.clear()
+    layer.__dict__.update(state)
+    layer.to(weight.device, weight.dtype).train(training)
+
+
+def is_installed(module: nn.Module) -> bool:
+    """Return True if the module replaces a ``torch.nn.MultiheadAttention``."""
+    return isinstance(module, SyntheticMultiheadAttention)
+
+
+def disable_fast_path(model: nn.Module) -> None:
+    """Keep ``torch.nn.TransformerEncoder`` from making nested tensors, which only dot products take."""
+    for part in model.modules():
         if isinstance(part, nn.TransformerEncoder):
             part.use_nested_tensor = False
-    return list(found)
 
 
-def _obstacle(layer: nn.MultiheadAttention) -> str | None:
+def _obstacle(layer: nn.Module) -> str | None:
+    if isinstance(layer, SyntheticMultiheadAttention):
+        return "replaced already"
+    assert isinstance(layer, nn.MultiheadAttention)
     if type(layer) is not nn.MultiheadAttention:
         return f"a {type(layer).__name__}, which may compute something else"
     if not layer._qkv_same_embed_dim:
@@ -163,7 +173,9 @@ def _obstacle(layer: nn.MultiheadAttention) -> str | None:
     return None
 
 
-def _synthetic(old: nn.MultiheadAttention, spec: Spec, max_length: int | None, mix: Mix) -> SyntheticMultiheadAttention:
+def build(old: nn.Module, spec: Spec, max_length: int | None, mix: Mix) -> SyntheticMultiheadAttention:
+    """Build the replacement of an attention, with its weights."""
+    assert isinstance(old, nn.MultiheadAttention)
     weight = old.in_proj_weight
     layer = SyntheticAttention(
         old.embed_dim,

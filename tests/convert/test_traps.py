@@ -1,0 +1,265 @@
+"""Traps in transformers that a conversion has to avoid, one test each."""
+
+import copy
+import inspect
+import io
+from typing import Any
+
+import pytest
+import torch
+from conversion_checks import converted, generate
+from model_families import BATCH, LENGTH, VOCABULARY, inputs, logits, original, padded
+from torch import nn
+
+import synthattn
+from synthattn.attend import run
+from synthattn.convert import interface
+from synthattn.convert.masks import read_mask
+
+pytestmark = pytest.mark.unchecked
+
+
+def calls(model, given, monkeypatch) -> list:
+    """Return the calls of the engine in a forward pass."""
+    seen = []
+    monkeypatch.setattr(interface, "run", lambda call: seen.append(call) or run(call))
+    with torch.no_grad():
+        logits(model, given)
+    return seen
+
+
+def test_a_static_cache_does_not_change_positions():
+    """The number of keys minus queries is not a position where the cache has empty slots."""
+    model, given = converted("llama", "random"), inputs("llama", length=5)
+    expected = generate(model, given, use_cache=False)
+    static = {"cache_implementation": "static", "disable_compile": True}
+    torch.testing.assert_close(generate(model, given, **static), expected)
+
+
+def test_a_step_of_a_static_cache_that_is_compiled_equals_one_without():
+    model, given = converted("llama", "random+vanilla"), inputs("llama", length=5)
+    from transformers import StaticCache
+
+    def steps(compiled: bool) -> torch.Tensor:
+        cache = StaticCache(config=model.config, max_cache_len=13)
+        first = model(given["input_ids"], past_key_values=cache).logits
+        call: Any = torch.compile(model, backend="aot_eager") if compiled else model
+        second = call(given["input_ids"][:, :1], past_key_values=cache).logits
+        third = call(given["input_ids"][:, :1], past_key_values=cache).logits
+        return torch.cat([first, second, third], dim=1)
+
+    results = []
+    for compiled in (False, True):
+        torch._dynamo.reset()
+        with torch.no_grad():
+            results.append(steps(compiled))
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-10)
+
+
+def test_keys_that_nothing_reads_still_count_the_tokens_of_a_cache():
+    model, given = converted("bart", "random"), inputs("bart")
+    cache = model(**given, use_cache=True).past_key_values
+    assert cache.get_seq_length() == LENGTH - 2
+    assert cache.self_attention_cache.layers[0].keys.shape == cache.self_attention_cache.layers[0].values.shape
+
+
+def test_t5_initialises_projections_by_name():
+    model = converted("t5", "random")
+    attention = model.encoder.block[0].layer[0].SelfAttention
+    assert attention.q.weight.numel() == 0
+    model._init_weights(attention)
+
+
+def test_norms_of_queries_that_nothing_reads_go():
+    """Parameters without a gradient would make DistributedDataParallel fail."""
+    model = converted("qwen3", "random")
+    assert not any("q_norm" in path or "k_norm" in path for path, _ in model.named_parameters())
+    logits(model, inputs("qwen3")).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_padding_leaves_weights_shared_by_the_batch(implementation, monkeypatch):
+    """A mask of shape (batch, 1, q, k) that is padding must not make logits of each example."""
+    model = converted("bert", "random")
+    model.set_attn_implementation(implementation)
+    for call in calls(model, padded(inputs("bert"), "right"), monkeypatch):
+        assert call.logits.input_independent
+        assert call.mask.allowed is None
+        assert call.mask.keep.shape == (BATCH, LENGTH + 2)
+        assert not call.mask.causal
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_padding_in_a_decoder_is_causal_and_padding(implementation, monkeypatch):
+    model = converted("llama", "random")
+    model.set_attn_implementation(implementation)
+    for call in calls(model, padded(inputs("llama"), "right"), monkeypatch):
+        assert call.logits.input_independent
+        assert call.mask.allowed is None
+        assert call.mask.causal
+
+
+def test_without_padding_a_decoder_is_causal(monkeypatch):
+    for call in calls(converted("gpt2", "random"), inputs("gpt2"), monkeypatch):
+        assert call.mask.causal
+
+
+def test_sliding_windows_are_kept(monkeypatch):
+    seen = calls(converted("modernbert", "random"), inputs("modernbert"), monkeypatch)
+    assert seen[0].mask.allowed is None
+    distance = (torch.arange(LENGTH) - torch.arange(LENGTH)[:, None]).abs()
+    assert torch.equal(seen[1].mask.allowed, distance <= 2)
+
+
+def test_a_sliding_window_with_a_cache_is_refused():
+    from model_families import DECODER
+    from transformers import MistralConfig, MistralForCausalLM
+
+    torch.manual_seed(0)
+    model = MistralForCausalLM(MistralConfig(**DECODER, sliding_window=3)).double().eval()
+    given = inputs("llama")
+    expected = logits(model, given)
+    synthattn.replace_attention(model, "vanilla")
+    torch.testing.assert_close(logits(model, given), expected)
+    assert generate(model, inputs("llama", length=5)).isfinite().all()
+    synthattn.restore(model)
+    synthattn.replace_attention(model, "random", 11)
+    assert logits(model, given, use_cache=False).isfinite().all()
+    with pytest.raises(ValueError, match=r"layers\.0\.self_attn has a sliding window.*use_cache=False"):
+        generate(model, inputs("llama", length=5))
+
+
+def test_masks_of_each_kind_are_read_exactly():
+    torch.manual_seed(0)
+    past = torch.ones(4, 6, dtype=torch.bool).tril()
+    keep = torch.tensor([[1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 1]]).bool()
+    masks = [
+        keep[:, None, None, :],
+        keep[:, None, None, :].expand(2, 1, 4, 6),
+        (past & keep[:, None])[:, None],
+        past[None, None],
+        (torch.rand(4, 6) > 0.3)[None, None],
+        (torch.rand(2, 1, 4, 6) > 0.3),
+        (torch.rand(2, 3, 4, 6) > 0.3),
+    ]
+    for mask in masks:
+        for given in (mask, torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)):
+            read = read_mask(given, False, 2, 4, 6)
+            assert read.bias is None
+            full = read.mask.full(4, 6, torch.device("cpu"))
+            assert full is not None
+            assert torch.equal(full.expand(2, mask.shape[1], 4, 6), mask.expand(2, -1, 4, 6))
+    padding = read_mask(masks[0], False, 2, 4, 6).padding
+    assert padding is not None
+    assert padding.tolist() == [0, 1]
+    given = torch.randn(2, 1, 4, 6).masked_fill(~masks[5], -float("inf"))
+    bias = read_mask(given, False, 2, 4, 6).bias
+    assert bias is not None
+    assert torch.equal(bias, given.masked_fill(~masks[5], 0.0))
+
+
+def test_a_mask_that_was_changed_in_place_is_read_again():
+    mask = torch.ones(1, 1, 1, 5, dtype=torch.bool)
+    assert read_mask(mask, False, 1, 1, 5).mask.keep is None
+    mask[..., 3:] = False
+    keep = read_mask(mask, False, 1, 1, 5).mask.keep
+    assert keep is not None
+    assert keep.tolist() == [[True, True, True, False, False]]
+
+
+def test_attention_weights_are_returned_where_they_are_asked_for():
+    model, given = converted("bert", "random"), inputs("bert")
+    assert not model(**given).get("attentions")
+    weights = model(**given, output_attentions=True).attentions
+    assert [w.shape for w in weights] == [(BATCH, 4, LENGTH, LENGTH)] * 2
+    table = model.bert.encoder.layer[1].attention.self.synthesizer.matrix[:, :LENGTH, :LENGTH].softmax(-1)
+    torch.testing.assert_close(weights[1][2], table)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_gradient_checkpointing_gives_equal_gradients(reentrant):
+    given = inputs("llama")
+    grads = []
+    for checkpointing in (False, True):
+        model = converted("llama", "random+vanilla").train()
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+            model.enable_input_require_grads()
+        logits(model, given, use_cache=False).square().sum().backward()
+        grads.append({path: value.grad for path, value in model.named_parameters()})
+    torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_bf16(name):
+    model, given = converted(name, "random+vanilla"), inputs(name)
+    expected = logits(model, given)
+    found = logits(model.bfloat16(), given)
+    assert found.dtype == torch.bfloat16
+    assert (found - expected).abs().mean() < 0.05 * expected.abs().mean()
+    found.float().sum().backward()
+
+
+def test_autocast():
+    model, given = converted("bert", "random").float(), inputs("bert")
+    expected = logits(model, given)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = logits(model, given)
+    assert (found - expected).abs().mean() < 0.05 * expected.abs().mean()
+
+
+def test_packed_rows_have_positions_of_their_own():
+    model, given = converted("llama", "random"), inputs("llama", batch=1)
+    parts = given["input_ids"].split([4, 3], dim=1)
+    places = torch.tensor([[0, 1, 2, 3, 0, 1, 2]])
+    packed = model(given["input_ids"], position_ids=places, use_cache=False).logits
+    alone = torch.cat([model(part, use_cache=False).logits for part in parts], dim=1)
+    torch.testing.assert_close(packed, alone)
+
+
+def test_copies_and_pickles_are_models_of_their_own():
+    model, given = converted("bert", "random"), inputs("bert")
+    expected = logits(model, given)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for other in (copy.deepcopy(model), torch.load(file, weights_only=False)):
+        assert torch.equal(logits(other, given), expected)
+        synthattn.restore(other)
+        torch.testing.assert_close(logits(other, given), logits(original("bert"), given))
+    assert torch.equal(logits(model, given), expected)
+
+
+def test_another_attention_function_of_the_model_does_not_switch_the_conversion_off():
+    model, given = converted("bert", "random"), inputs("bert")
+    expected = logits(model, padded(given, "right"))
+    model.set_attn_implementation("eager")
+    torch.testing.assert_close(logits(model, padded(given, "right")), expected)
+
+
+def test_the_trainer_trains_saves_and_resumes(tmp_path):
+    from transformers import Trainer, TrainingArguments
+
+    torch.manual_seed(0)
+    data = [{"input_ids": t, "labels": t} for t in torch.randint(3, VOCABULARY, (8, LENGTH))]
+    settings = TrainingArguments(
+        str(tmp_path), max_steps=4, save_steps=2, per_device_train_batch_size=4, use_cpu=True, report_to=[],
+        logging_strategy="no", disable_tqdm=True, learning_rate=0.01, lr_scheduler_type="constant",
+    )  # fmt: skip
+    model = converted("bert", "random+vanilla").float()
+    before = copy.deepcopy(model.state_dict())
+    Trainer(model, settings, train_dataset=data).train()
+    assert all(not torch.equal(value, before[path]) for path, value in model.named_parameters())
+    again = synthattn.from_pretrained(tmp_path / "checkpoint-2")
+    Trainer(again, settings, train_dataset=data).train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    torch.testing.assert_close(again.state_dict(), model.state_dict())
+
+
+def test_the_interface_of_transformers_is_what_it_was():
+    """A release that renames these arguments must not go unnoticed."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    names = list(inspect.signature(sdpa_attention_forward).parameters)[:9]
+    assert names == list(inspect.signature(interface.attention).parameters)[:9]
+    assert isinstance(converted("bert", "vanilla").bert.encoder.layer[0].attention.self.synthesizer, nn.Module)

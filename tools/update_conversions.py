@@ -1,0 +1,64 @@
+"""Check every kind of conversion of every family of models, and write the table into docs/convert.md.
+
+    python tools/update_conversions.py [--only bert,gpt2]
+
+Each cell runs the check of that name in tests/convert/conversion_checks.py. The command ends with an error, and writes
+nothing, if a check fails. It takes some minutes of processor time, most of them for compilation.
+"""
+
+import argparse
+import importlib
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "convert.md"
+BEGIN, END = "<!-- made by tools/update_conversions.py -->", "<!-- end of what was made -->"
+
+
+def cells(only: list[str]) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the result of each check, by family and spec."""
+    sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "convert")]
+    checks: Any = importlib.import_module("conversion_checks")
+    families: dict[str, Any] = importlib.import_module("model_families").FAMILIES
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for name, family in families.items():
+        for spec in checks.SPECS if not only or name in only else ():
+            start = time.perf_counter()
+            found[family.model, spec] = {label: check(name, spec) for label, check in checks.CHECKS.items()}
+            print(f"{name} {spec}: {time.perf_counter() - start:.0f} s", flush=True)
+    return found
+
+
+def table(found: dict[tuple[str, str], dict[str, str]]) -> list[str]:
+    """Return the table as lines of Markdown."""
+    heads = ["model", "attention", *next(iter(found.values()))]
+    rows = [heads, ["---"] * len(heads)]
+    rows += [[f"`{model}`", f"`{spec}`", *results.values()] for (model, spec), results in found.items()]
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def written(page: str, lines: list[str]) -> str:
+    """Return the page with these lines between its markers."""
+    before, rest = page.split(BEGIN)
+    return "\n".join([before + BEGIN, "", *lines, "", END + rest.split(END)[1]])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Check every kind of conversion.")
+    parser.add_argument("--only", default="", help="names of families, separated by commas; the page stays as it is")
+    only = [name for name in parser.parse_args().only.split(",") if name]
+    warnings.simplefilter("ignore")
+    importlib.import_module("transformers").logging.set_verbosity_error()
+    importlib.import_module("transformers").logging.disable_progress_bar()
+    lines = table(cells(only))
+    print(*lines, sep="\n")
+    if not only:
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
