@@ -8,7 +8,10 @@ import sys
 from collections.abc import Callable
 
 import pytest
+import shape_checks
 import torch
+
+shape_checks.install()
 
 # One thread makes the sums of the tests reproducible, and the tests faster: their tensors are small.
 torch.set_num_threads(1)
