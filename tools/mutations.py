@@ -28,14 +28,14 @@ class Mutation(NamedTuple):
 
 
 ENGINE = "src/synthattn/engine"
-PATHS = "tests/test_paths.py tests/test_invariants.py"
+PATHS = "tests/engine/test_paths.py tests/layers/test_invariants.py"
 MUTATIONS = [
     Mutation(
         "the scale of the dot product is left out",
         "src/synthattn/synthesizers/vanilla.py",
         "self.project_keys(memory), self.scale),",
         "self.project_keys(memory)),",
-        "tests/test_invariants.py tests/test_oracles.py",
+        "tests/layers/test_invariants.py tests/test_oracles.py",
     ),
     Mutation(
         "a causal mask shows the next token",
@@ -49,14 +49,14 @@ MUTATIONS = [
         f"{ENGINE}/native/attention.c",
         "at->row + r + 1 - at->key",
         "at->row + r + 2 - at->key",
-        "tests/test_native.py",
+        "tests/engine/test_native.py",
     ),
     Mutation(
         "padding is ignored by the compiled kernel",
         f"{ENGINE}/compiled.py",
         "if mask.keep is not None and not mask.per_example:",
         "if False:",
-        "tests/test_native.py",
+        "tests/engine/test_native.py",
     ),
     Mutation(
         "padding is ignored by torch's fused kernel",
@@ -84,7 +84,7 @@ MUTATIONS = [
         f"{ENGINE}/kept_weights.py",
         "features, batch, call.mask,",
         "features, batch, Mask(causal=call.mask.causal),",
-        "tests/test_cache.py tests/test_paths.py tests/test_invariants.py",
+        "tests/engine/test_kept_weights.py tests/engine/test_paths.py tests/layers/test_invariants.py",
     ),
     Mutation(
         "padding is ignored by the plain backend",
@@ -98,35 +98,35 @@ MUTATIONS = [
         f"{ENGINE}/native/attention.c",
         "+ weight * slope",
         "+ 0.5f * weight * slope",
-        "tests/test_native.py",
+        "tests/engine/test_native.py",
     ),
     Mutation(
         "the weights of a mixture are transposed",
         "src/synthattn/synthesizers/mixture.py",
         "self.alpha.softmax(0)[:, :, None, None]",
         "self.alpha.softmax(0).flatten().view(self.alpha.shape[::-1]).mT[:, :, None, None]",
-        "tests/test_invariants.py tests/test_oracles.py",
+        "tests/layers/test_invariants.py tests/test_oracles.py",
     ),
     Mutation(
         "a cached token is one position off",
         "src/synthattn/layers/synthetic_attention.py",
         "start=layout.offset)",
         "start=max(0, layout.offset - 1))",
-        "tests/test_decoding.py",
+        "tests/layers/test_decoding.py",
     ),
     Mutation(
         "fixed_random is trained",
         "src/synthattn/synthesizers/fixed_random.py",
         'self.register_buffer("matrix", matrix)',
         "super().register_matrix(matrix)",
-        "tests/test_invariants.py tests/test_spec.py tests/models",
+        "tests/layers/test_invariants.py tests/synthesizers/test_spec.py tests/models",
     ),
     Mutation(
         "kept weights outlive their parameters",
         f"{ENGINE}/kept_weights.py",
         "current = entry is not None and entry.sources.is_current(sources)",
         "current = entry is not None",
-        "tests/test_cache.py",
+        "tests/engine/test_kept_weights.py",
     ),
     Mutation(
         "torch's fused kernel takes a sum of products",
@@ -168,7 +168,7 @@ MUTATIONS = [
         "src/synthattn/metrics/perplexity.py",
         "higher_is_better = False",
         "higher_is_better = True",
-        "tests/test_metrics.py",
+        "tests/metrics/test_metrics.py",
     ),
 ]
 
