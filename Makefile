@@ -1,6 +1,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Byte code of all that is imported lies in .venv, also where the environment asks for none: without it every process of
+# the tests would compile torch and transformers again.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
+
 .PHONY: setup demo test lint docs bench sanitize faults clean
 
 setup: .venv/ready
