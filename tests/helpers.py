@@ -86,7 +86,7 @@ def padding(length: int = LENGTH, batch: int = BATCH) -> Tensor:
 
 
 @contextmanager
-def chunks_for_all(logits: int = 64) -> Iterator[None]:
+def chunks_for_all(logits: int = 99) -> Iterator[None]:
     """Let the plain backend compute calls of any size in chunks of ``logits`` logits."""
     changed = {
         "CHUNKED_LOGITS": 0,

@@ -13,7 +13,6 @@ from synthattn.engine.native import kernel
 from synthattn.engine.native.dropout import kept_weights
 from synthattn.logits import Bias, Logits, LogitTerm, Product
 from synthattn.masks import Mask
-from synthattn.models import SynthesizerConfig, SynthesizerForCausalLM, presets
 
 pytestmark = needs_kernels
 
@@ -217,6 +216,9 @@ def test_without_dropout_no_number_is_drawn(monkeypatch):
 
 @pytest.mark.parametrize("spec", ["random+vanilla", "dense", "vanilla"])
 def test_models_with_the_default_dropout_train_on_the_kernel(monkeypatch, spec):
+    # Imported here, because test_processors imports this file in processes that need no models.
+    from synthattn.models import SynthesizerConfig, SynthesizerForCausalLM, presets
+
     found: list[bool] = []
     original = compiled.attend
 

@@ -1,6 +1,7 @@
 """NaN reaches the same outputs and gradients on every backend as in the plain equations."""
 
 import math
+from functools import cache
 from typing import Any
 
 import pytest
@@ -30,13 +31,38 @@ def results(layer: SyntheticAttention, x: Tensor, **options: Any) -> dict[str, T
     return found
 
 
-def assert_same_nan(layer: SyntheticAttention, x: Tensor, exact: bool, **options: Any) -> dict[str, Tensor]:
+def nan_in(spec: str, place: str) -> tuple[SyntheticAttention, Tensor, dict[str, Any]]:
+    """Return a layer, tokens and options with NaN in one place."""
+    layer, x = make(spec, torch.float32), tokens(dtype=torch.float32)
+    if place == "token":
+        x[1, 4, 2] = math.nan
+    elif place == "parameter":
+        tables = [*layer.synthesizer.parameters(), *layer.synthesizer.buffers()]
+        with torch.no_grad():
+            max(tables, key=Tensor.numel).flatten()[1] = math.nan
+    else:
+        bias = torch.zeros(1, LENGTH, LENGTH)
+        bias[0, 5] = math.nan
+        return layer, x, {"position_bias": bias, "is_causal": place == "causal bias"}
+    return layer, x, {}
+
+
+@cache
+def plain_results(spec: str, place: str) -> dict[str, Tensor]:
+    """Compute once what every backend is compared with."""
+    layer, x, options = nan_in(spec, place)
+    return results(layer, x, plain=True, **options)
+
+
+def assert_same_nan(spec: str, place: str) -> dict[str, Tensor]:
     """Compare with the plain equations: NaN in the same places, equal numbers elsewhere.
 
-    If not ``exact``, NaN may be in other places of a gradient: beside a row of NaN, what is masked in it is multiplied
-    by zero on some paths, which leaves NaN, and is left out on others.
+    In the gradients of windows and under a causal mask, NaN may be in other places: beside a row of NaN, what is masked
+    in it is multiplied by zero on some paths, which leaves NaN, and is left out on others.
     """
-    ours, plain = results(layer, x, **options), results(layer, x, plain=True, **options)
+    layer, x, options = nan_in(spec, place)
+    ours, plain = results(layer, x, **options), plain_results(spec, place)
+    exact = place != "causal bias" and "window" not in spec
     assert ours.keys() == plain.keys()
     assert any(part.isnan().any() for part in plain.values())
     for name, expected in plain.items():
@@ -48,33 +74,24 @@ def assert_same_nan(layer: SyntheticAttention, x: Tensor, exact: bool, **options
     return ours
 
 
-@pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("name", PATHS)
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_row_of_nan_logits_is_nan_and_no_other_is(spec, name, causal):
-    layer, x = make(spec, torch.float32), tokens(dtype=torch.float32)
-    bias = torch.zeros(1, LENGTH, LENGTH)
-    bias[0, 5] = math.nan
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("place", ["bias", "causal bias"])
+def test_a_row_of_nan_logits_is_nan_and_no_other_is(spec, name, place):
     with path(name):
-        ours = assert_same_nan(layer, x, not causal and "window" not in spec, position_bias=bias, is_causal=causal)
+        ours = assert_same_nan(spec, place)
     rows = torch.zeros(LENGTH, dtype=torch.bool)
     rows[5] = True
     for output in ("output", "evaluation 0", "evaluation 1"):
         assert torch.equal(ours[output].isnan(), rows[:, None].expand_as(ours[output]))
 
 
-@pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("name", PATHS)
-def test_nan_in_a_token_or_a_parameter(spec, name):
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("place", ["token", "parameter"])
+def test_nan_in_a_token_or_a_parameter(spec, name, place):
     with path(name):
-        x = tokens(dtype=torch.float32)
-        x[1, 4, 2] = math.nan
-        assert_same_nan(make(spec, torch.float32), x, "window" not in spec)
-        layer = make(spec, torch.float32)
-        tables = [*layer.synthesizer.parameters(), *layer.synthesizer.buffers()]
-        with torch.no_grad():
-            max(tables, key=Tensor.numel).flatten()[1] = math.nan
-        assert_same_nan(layer, tokens(dtype=torch.float32), "window" not in spec)
+        assert_same_nan(spec, place)
 
 
 @needs_kernels

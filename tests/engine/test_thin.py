@@ -11,7 +11,6 @@ from helpers import needs_kernels
 from synthattn.engine.native import thin
 from synthattn.engine.projection import project
 from synthattn.layers.rms_norm import RMSNorm
-from synthattn.models import SynthesizerForCausalLM, presets
 
 pytestmark = needs_kernels
 
@@ -177,6 +176,9 @@ def test_operations_are_counted():
 
 def test_every_product_and_norm_of_a_step_is_the_kernels(taken):
     """Of a decoder with a dense mixture: value, output, W_1, queries, keys, two of the feed-forward layer, logits."""
+    # Imported here, because test_processors imports this file in processes that need no models.
+    from synthattn.models import SynthesizerForCausalLM, presets
+
     config = presets.tiny(
         vocab_size=211,
         attention="dense+vanilla",

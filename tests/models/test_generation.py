@@ -18,7 +18,7 @@ every_spec = pytest.mark.parametrize("spec", DECODING, ids=str)
 both_decoders = pytest.mark.parametrize(
     "kind", [SynthesizerForCausalLM, SynthesizerForConditionalGeneration], ids=["decoder", "encoder-decoder"]
 )
-STEPS = {"max_new_tokens": 9, "do_sample": False}
+STEPS = {"max_new_tokens": 6, "do_sample": False}
 
 
 @every_spec

@@ -144,7 +144,7 @@ def test_every_part_trains_and_decodes(kind, changes):
     assert without == [], "parameters that nothing depends on"
     if kind in ("seq2seq", "causal-lm"):
         model.eval()
-        steps = {"max_new_tokens": 6, "do_sample": False, "num_beams": 3}
+        steps = {"max_new_tokens": 4, "do_sample": False, "num_beams": 3}
         assert torch.equal(model.generate(x, **steps), model.generate(x, use_cache=False, **steps))
 
 
