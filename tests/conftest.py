@@ -1,7 +1,11 @@
+import gc
 import os
 
 # Some virtual machines announce AMX but cannot run it, and oneDNN's half-precision products crash there.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+# One thread makes the sums of the tests reproducible, and the tests faster: their tensors are small. This is for the
+# processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import subprocess
 import sys
@@ -13,8 +17,13 @@ import torch
 
 shape_checks.install()
 
-# One thread makes the sums of the tests reproducible, and the tests faster: their tensors are small.
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what the imports made out of garbage collection, which every run of transformers' Trainer asks for."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
