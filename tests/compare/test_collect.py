@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from synthattn.compare import statistics
-from synthattn.compare.collect import Scoring, all_seeds, by_row, done, same_seeds
+from synthattn.compare.collect import Scoring, all_seeds, by_row, done, over_seeds, same_seeds
 from synthattn.compare.records import StudyRecord
 from synthattn.metrics.base import Rows
 from synthattn.metrics.classification import Accuracy
@@ -50,3 +50,11 @@ def test_only_the_same_examples_are_compared(monkeypatch, sources):
     score = Scoring({"accuracy": Accuracy()}, statistics.remembered(), same_seeds, 50, 50).score("accuracy", one, other)
     assert score is not None
     assert (score.difference is not None) == (sources == {"data": "fingerprint"})
+
+
+def test_curves_of_seeds_have_a_mean_and_a_band():
+    one, other = [[1, 4.0], [2, 3.0], [3, 2.0]], [[1, 6.0], [2, float("nan")], [3, 3.0]]
+    assert over_seeds([one, other]) == ([[1.0, 5.0], [3.0, 2.5]], [[1.0, 4.0, 6.0], [3.0, 2.0, 3.0]])
+    assert over_seeds([other]) == ([[1.0, 6.0], [3.0, 3.0]], [])
+    assert over_seeds([[[1, 4.0]], [[2, 3.0]]]) == ([[1.0, 4.0]], []), "no step is common"
+    assert over_seeds([]) == ([], [])

@@ -1,5 +1,6 @@
 """Every sentence of the answer, with the figures that it stands for."""
 
+import math
 from typing import Any
 
 import pytest
@@ -64,6 +65,25 @@ def test_the_cheapest_of_several_is_named_with_what_it_saves():
         "random is enough: same BLEU within 2 %, trains 30 % faster, 25 % less memory in training, "
         "10 % fewer parameters."
     )
+
+
+def test_it_is_said_what_each_of_several_is_cheapest_in():
+    fast = variant("random", 40.0, 0.7, training_speed=1.3, parameters=900, training_memory=1500)
+    small = variant("dense", 40.1, 0.7, training_speed=1.1, parameters=400, cache_bytes_per_token=256)
+    worse = variant("fixed_random", 30.0, 0.001, training_speed=2.0)
+    assert answer(results(VANILLA, small, fast, worse))[3] == (
+        "Cheapest of those that are as good or better: random trains 30 % faster and 25 % less memory in training; "
+        "dense 60 % fewer parameters and half the cache per token."
+    )
+
+
+def test_scores_of_zero_are_no_answer():
+    rows = [variant(name, 0.0, p, 0.0, 0.0, base=0.0) for name, p in (("vanilla", None), ("random", 1.0))]
+    for row in rows:
+        row.scores["bleu"].low = row.scores["bleu"].high = 0.0
+        row.scores["bleu"].by_seed = [0.0]
+    rows[1].training_speed = 2.0
+    assert headline(*rows) == "No answer yet: the models have not learned the task."
 
 
 def test_a_speed_whose_interval_reaches_one_saves_nothing():
@@ -182,13 +202,36 @@ def test_clearing_depends_on_the_worst_seed_or_the_interval():
 @pytest.mark.parametrize(
     ("losses", "text"),
     [
-        ([5.0, 4.0, 3.5, 3.0, 2.5], "the validation loss still falls at step 500; try 2,000 steps"),
+        ([5.0, 4.0, 3.5, 3.0, 2.5], "the validation loss still falls at step 500; try --steps 2000"),
         ([5.0, 4.0, 3.0, 3.0, 3.0], "the validation loss no longer falls at step 500; try another learning rate"),
     ],
 )
 def test_the_curve_suggests_a_budget(losses, text):
     base = variant("vanilla", 0.1, validation_curve=[[100.0 * (n + 1), loss] for n, loss in enumerate(losses)])
     assert text in answer(results(base, variant("dense", 0.1, 1.0, base=0.1), floor(1.0)))[2]
+
+
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [(7.0, "still falls at step 800; try --steps 6400"), (7.95, "falls too slowly at step 800; try another learning")],
+)
+def test_the_budget_of_a_language_model_is_what_its_curve_needs_to_the_floor(last, text):
+    # With every doubling of the steps the loss falls by 8 - last, and 2 * (8 - 7) are left to the floor.
+    base = variant("vanilla", 3000.0, validation_curve=[[200.0, 9.0], [400.0, 8.0], [600.0, 7.999], [800.0, last]])
+    rows = base, variant("dense", 3000.0, 1.0, base=3000.0), floor(math.exp(5.0))
+    found = results(*rows, higher=False)
+    for row in rows:
+        row.scores = {"token-perplexity": row.scores["bleu"]}
+    found.main_metric, found.metrics = "token-perplexity", {"token-perplexity": found.metrics["bleu"]}
+    assert text in answer(found)[2]
+
+
+def test_a_test_that_is_too_small_says_by_how_much():
+    # The interval is four times as wide as the margin of 2 %.
+    unsure = variant("dense", 40.0, 0.7, -3.2, 3.2)
+    found = answer(results(VANILLA, unsure))
+    assert found[0].startswith("No answer yet: the test is too small to tell")
+    assert "about 16 times as many test examples would tell, or more seeds" in found[2]
 
 
 # Trend and speed --------------------------------------------------------------------------------------------------
@@ -215,7 +258,9 @@ def test_a_gap_that_still_moves_is_said(ours, moving):
 
 def test_an_uncertain_speed_is_said():
     wide = variant("random", 40.0, 0.7, training_speed=2.0, spread={"training_speed": [1.5, 2.4]})
-    assert "the training speed is uncertain (1.50 to 2.40 times" in answer(results(VANILLA, wide))[2]
+    assert "the training speed is uncertain (1.50 to 2.40 times the baseline's)" in answer(results(VANILLA, wide))[2]
+    wide.rounds = {"training_speed": 21}
+    assert "1.50 to 2.40 times the baseline's in 21 rounds" in answer(results(VANILLA, wide))[2]
 
 
 # Evidence and groups ----------------------------------------------------------------------------------------------

@@ -73,8 +73,29 @@ def test_printed(table: str, model: str, metric: str, value: float):
     assert row.values[place] == value
 
 
+THE_PAPERS = "wmt14 lm1b cnn_dailymail persona-chat c4 glue"
+
+
+@pytest.mark.parametrize(
+    ("task", "data", "known"),
+    [
+        ("translation", "multi30k/en-de", False),
+        ("translation", "hub:wmt14/de-en", True),
+        ("language-modeling", "builtin:docs", False),
+        ("language-modeling", "data/one-billion-words", True),
+        ("summarization", "my-news", False),
+        ("rte", "hub:glue", True),
+        ("rte", "data/RTE", True),
+        ("rte", "builtin:glue/rte", False),
+        ("rte", "support-tickets", False),
+    ],
+)
+def test_only_the_papers_own_data_has_its_numbers(task: str, data: str, known: bool):
+    assert bool(published(task, data)) == known
+
+
 def test_translation():
-    german, french = published("translation", "some/folder")
+    german, french = published("translation", "some/wmt14")
     assert german.table == "Table 2, WMT'14 English to German"
     assert german.metric == french.metric == "tokenized-bleu"
     assert german.values.keys() == french.values.keys() == NINE
@@ -90,12 +111,12 @@ def test_translation():
     [
         ("hub:wmt14/de-en", ["German"]),
         ("data/WMT14_EnDe", ["German"]),
-        ("data/train.fr", ["French"]),
+        ("wmt2014/train.fr", ["French"]),
         ("wmt14-en-fr/", ["French"]),
-        ("de-and-fr", ["German", "French"]),
+        ("wmt14/de-and-fr", ["German", "French"]),
         # Words, not letters.
-        ("models/frames", ["German", "French"]),
-        ("", ["German", "French"]),
+        ("wmt14/frames", ["German", "French"]),
+        ("wmt14", ["German", "French"]),
     ],
 )
 def test_languages(data: str, languages: list[str]):
@@ -118,14 +139,14 @@ def test_languages(data: str, languages: list[str]):
     ],
 )
 def test_tasks(task: str, metrics: list[str], specs: set[str]):
-    found = published(task, "some/folder")
+    found = published(task, THE_PAPERS)
     assert [table.metric for table in found] == metrics
     assert all(table.values.keys() == specs for table in found)
 
 
 @pytest.mark.parametrize("task", [*TASKS, *SUITES])
 def test_metrics_are_ours(task: str):
-    found = published(task, "some/folder")
+    found = published(task, THE_PAPERS)
     assert {table.metric for table in found} <= metric_names(task)
     assert all(table.note for table in found)
 
@@ -137,20 +158,20 @@ def test_all_tables_are_of_tasks():
 # Of classification the paper has numbers, but none is confirmed to be that of an attention.
 @pytest.mark.parametrize("task", ["listops", "wnli", "classification", "", "mean"])
 def test_nothing(task: str):
-    assert published(task, "ag_news") == []
+    assert published(task, f"ag_news {THE_PAPERS}") == []
 
 
 def test_suites():
     # WNLI is left out.
     for suite in SUITES:
-        found = published(suite, "")
+        found = published(suite, "my/SuperGLUE")
         assert {table.metric for table in found} == metric_names(suite)
         assert found[0].metric == suite
     # The same sentences in two tables, of models that were trained on both.
-    assert published("rte", "")[0].values["random"] == 59.2
-    assert published("superglue-rte", "")[0].values["random"] == 67.5
-    assert published("mrpc", "")[0].values["vanilla"] == 92.0
-    assert published("cb", "")[1].values["vanilla"] == 83.9
+    assert published("rte", "my/SuperGLUE")[0].values["random"] == 59.2
+    assert published("superglue-rte", "my/SuperGLUE")[0].values["random"] == 67.5
+    assert published("mrpc", "my/SuperGLUE")[0].values["vanilla"] == 92.0
+    assert published("cb", "my/SuperGLUE")[1].values["vanilla"] == 83.9
 
 
 Average = Callable[[Mapping[str, Mapping[str, float]]], MetricValue]

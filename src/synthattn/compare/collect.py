@@ -53,8 +53,10 @@ def add_runs(row: Variant, runs: Runs, root: Path) -> None:
     row.training_seconds = first.record.times.get("training_seconds")
     for name in SPEEDS:
         if name in first.speeds:
-            setattr(row, name, first.speeds[name][0])
-            row.spread[name] = first.speeds[name][1:]
+            median, *row.spread[name] = first.speeds[name][:3]
+            setattr(row, name, median)
+            # Records from before the rounds were counted have three numbers.
+            row.rounds |= dict.fromkeys([name] if first.speeds[name][3:] else [], int(first.speeds[name][-1]))
     row.histograms_before, row.histograms, row.heads = first.before, first.after, first.heads
     row.mixture = first.mixture
     # A loss that is no number any more says why a run failed; a curve cannot show it, nor JSON hold it.
@@ -66,6 +68,19 @@ def add_runs(row: Variant, runs: Runs, root: Path) -> None:
         Run(seed, relative(entry, root), entry.command, round(entry.record.times.get("training_seconds", 0.0), 1))
         for seed, entry in finished.items()
     ]
+
+
+def over_seeds(curves: Sequence[Sequence[Sequence[int | float]]]) -> tuple[list[list[float]], list[list[float]]]:
+    """Return the mean of the curves of several seeds, and for each step the least and the largest value.
+
+    Only steps that all curves have count. One curve, or the first of several without common steps, has no band.
+    """
+    known = [{float(step): float(value) for step, value in curve if math.isfinite(value)} for curve in curves]
+    steps = sorted(set.intersection(*map(set, known))) if known else []
+    known = known if steps else known[:1]
+    found = [(step, [curve[step] for curve in known]) for step in steps or (known[0] if known else ())]
+    band = [[step, min(values), max(values)] for step, values in found] if len(known) > 1 else []
+    return [[step, sum(values) / len(values)] for step, values in found], band
 
 
 def relative(entry: StudyRecord, root: Path) -> str:

@@ -314,6 +314,8 @@ def _collect(progress: _Progress) -> Results:
         own = runs.get(row.name, {})
         variant = Variant(row.name, wanted_seeds=row.seeds)
         collect.add_runs(variant, own, progress.folder)
+        curves = [entry.record.validation for entry in collect.done(own).values()]
+        variant.validation_curve, variant.validation_band = collect.over_seeds(curves)
         if variant.failed_seeds or len(own) == row.seeds:
             variant.status = "failed" if variant.failed_seeds else "done"
         base = {} if row == progress.part.baseline else runs.get(BASELINE, {})

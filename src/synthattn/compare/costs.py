@@ -45,7 +45,7 @@ def add_costs(
     if part.speed_rounds and row != part.baseline:
         baseline = dataclasses.replace(settings, model=with_row(part.settings.model, part.baseline))
         measured = measure(build, builder(baseline, prepared), batches, part.speed_rounds)
-        found.speeds = {name: [getattr(measured, name), *ends] for name, ends in measured.spread.items()}
+        found.speeds = {name: [one.value, one.low, one.high, one.rounds] for name, one in measured.speeds.items()}
         found.training_memory = measured.training_memory
     elif part.speed_rounds:
         writes = prepared.kind != "classification"

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from synthattn.bench.timing import quartiles, undisturbed
+from synthattn.compare.results import Speed
 from synthattn.data.batching import TokenBatches
 from synthattn.models.generation import SynthesizerGenerationMixin
 from synthattn.tasks.inputs import Inputs
@@ -21,20 +22,19 @@ from synthattn.tasks.inputs import Inputs
 Batch = Mapping[str, Tensor]
 
 
+TRIES = 3
+"""A speed whose rounds differ a lot is measured again, and takes at most so many times as many rounds."""
+
+
 @dataclass(frozen=True)
 class Measured:
-    """Speeds are times that of the baseline, more than 1 being faster: medians over rounds of ratios within a round."""
+    """Speeds beside the baseline's, and memory."""
 
-    training_speed: float
-    """Of forward, backward and the optimizer's step."""
-    inference_speed: float
-    """Of a forward pass without gradients."""
-    generation_speed: float | None
-    """Of greedy decoding with the cache; None where the model does not write."""
+    speeds: dict[str, Speed]
+    """``training_speed``: forward, backward and the optimizer's step. ``inference_speed``: a forward pass without
+    gradients. ``generation_speed``: greedy decoding with the cache, for models that write."""
     training_memory: int
     """Bytes, see :func:`training_memory`."""
-    spread: dict[str, tuple[float, float]]
-    """The quartiles of the ratios, by the names of the speeds."""
 
 
 def measure(
@@ -50,7 +50,8 @@ def measure(
         build: makes the model.
         baseline: makes what it is compared with.
         batches: as the models take them for training; a round is the next one of them.
-        rounds: of training and of inference; half as many of generation.
+        rounds: of training and of inference; half as many of generation; up to three times as many where the ratios
+            of the rounds differ a lot.
         new_tokens: written in a round of generation; fewer where positions end before.
 
     Training memory is that of the :func:`heaviest` batch. Chance, threads and the garbage collector are left as they
@@ -60,14 +61,12 @@ def measure(
         raise ValueError(f"speed needs at least one round and one batch, got {rounds} and {len(batches)}")
     with undisturbed():
         ratios = _speeds(build(), baseline(), batches, rounds, new_tokens)
-    medians = {name: statistics.median(found) for name, found in ratios.items()}
-    return Measured(
-        medians["training_speed"],
-        medians["inference_speed"],
-        medians.get("generation_speed"),
-        training_memory(build, heaviest(batches)),
-        {name: quartiles(found) for name, found in ratios.items()},
-    )
+    return Measured({name: speed(found) for name, found in ratios.items()}, training_memory(build, heaviest(batches)))
+
+
+def speed(ratios: list[float]) -> Speed:
+    """Return the median of ratios with their quartiles."""
+    return Speed(statistics.median(ratios), *quartiles(ratios), len(ratios))
 
 
 def typical(inputs: Inputs, batch_tokens: int, count: int = 4) -> list[dict[str, Tensor]]:
@@ -174,11 +173,13 @@ Run = Callable[[Batch], None]
 
 
 def _ratios(ours: Run, theirs: Run, batches: Sequence[Batch], rounds: int) -> list[float]:
-    """How many times faster ours is, for each round."""
+    """Return how many times faster ours is, for each round; goes on for more rounds while these differ a lot."""
     for run in (ours, theirs):
         run(heaviest(batches))  # warm up
-    ratios = []
-    for number in range(rounds):
+    ratios: list[float] = []
+    for number in range(TRIES * rounds):
+        if number and number % rounds == 0 and not speed(ratios).uncertain:
+            break
         batch = batches[number % len(batches)]
         seconds: dict[Run, float] = {}
         # Taking turns: nobody always comes after the other.

@@ -31,7 +31,7 @@ class StudyRecord:
         command: makes it again.
         record: what training and scoring left, see ``synthattn.training.record``.
         gigaflop: of one forward pass over one example of the longest length.
-        speeds: by the name of a speed, times that of the baseline: median, lower and upper quartile.
+        speeds: by the name of a speed, times that of the baseline: median, lower and upper quartile, number of rounds.
         training_memory: bytes that a training step needs at its peak.
         cache_bytes_per_token: bytes that generation keeps of each token.
         before: sizes of attention weights before training.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,8 @@ from synthattn.saved_file import read_dataclass
 from synthattn.training.checkpoints import write_text
 
 FILE, VERSION = "results.json", 2
+WIDE = 0.25
+"""A speed is uncertain if its quartiles are further apart than this share of it."""
 
 
 @dataclass
@@ -85,6 +88,13 @@ class Speed:
     low: float
     high: float
     """Quartiles of the rounds."""
+    rounds: int = 0
+    """0 where it was not recorded."""
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the rounds differ so much that the speed says little."""
+        return self.high - self.low > WIDE * self.value
 
 
 @dataclass
@@ -149,7 +159,9 @@ class Variant:
     loss_curve: list[list[float]] = field(default_factory=list)
     """Pairs of step and training loss, of the first seed."""
     validation_curve: list[list[float]] = field(default_factory=list)
-    """Pairs of step and validation loss, of the first seed."""
+    """Pairs of step and validation loss: in a comparison the mean over seeds, else of the first seed."""
+    validation_band: list[list[float]] = field(default_factory=list)
+    """Step, lowest and highest validation loss of several seeds."""
     heads: list[Heads] = field(default_factory=list)
     histograms: list[Histogram] = field(default_factory=list)
     mixture: list[MixtureWeights] = field(default_factory=list)
@@ -165,6 +177,8 @@ class Variant:
     """Of the matrix products of one forward pass over one example of the longest length."""
     spread: dict[str, list[float]] = field(default_factory=dict)
     """Lower and upper quartile of the rounds, by the names of the speeds."""
+    rounds: dict[str, int] = field(default_factory=dict)
+    """Number of rounds, by the names of the speeds."""
     histograms_before: list[Histogram] = field(default_factory=list)
     """Training."""
     runs: list[Run] = field(default_factory=list)
@@ -174,8 +188,15 @@ class Variant:
     @property
     def speed(self) -> Speed | None:
         """The speed of a training step, with its quartiles."""
-        found = self.training_speed
-        return None if found is None else Speed(found, *self.spread.get("training_speed", (found, found)))
+        return self.speed_of("training_speed")
+
+    def speed_of(self, name: str) -> Speed | None:
+        """Return a speed with its quartiles, by the name of its field."""
+        found: float | None = getattr(self, name)
+        if found is None:
+            return None
+        low, high = self.spread.get(name, (found, found))
+        return Speed(found, low, high, self.rounds.get(name, 0))
 
     @property
     def look(self) -> Look | None:
@@ -268,6 +289,13 @@ class Results:
     def floors(self) -> list[Variant]:
         """The rows that are no models: trivial systems, which a model must beat to count."""
         return [row for row in self.rows if not row.attention]
+
+    @property
+    def floor_loss(self) -> float | None:
+        """The loss per token of the best trivial system, for tasks that are scored by it."""
+        name = "token-perplexity"
+        values = [row.scores[name].value for row in self.floors if name in row.scores]
+        return math.log(min(values)) if values and self.main_metric == name else None
 
     def learned(self, metric: str) -> bool:
         """Return whether the baseline is clearly above one answer for all, as far as that is known."""

@@ -8,6 +8,7 @@ keep the headline honest:
 - With one seed, nothing stronger than "looks" is said.
 """
 
+import math
 from dataclasses import dataclass
 
 from synthattn.compare.results import Results, Score, Variant
@@ -22,8 +23,8 @@ LESS = 0.95
 """Memory, parameters and cache count as saved from this share of the baseline's on."""
 LEAD = 3
 """The paragraphs that a reader sees first: the headline, its evidence, how far to trust it."""
-WIDE = 0.25
-"""An interval of a speed that is wider than this share of it is called uncertain."""
+MOST = 100
+"""Larger factors of steps or examples are not suggested: something else is wrong then."""
 
 
 def answer(results: Results) -> list[str]:
@@ -66,9 +67,9 @@ class _Case:
         self.better = [row for row in eligible if self._side(row) == 1]
         self.as_good = [row for row in eligible if row in self.better or self._is_as_good(row)]
         self.one_seed = len(self.baseline.scores[self.metric].by_seed) == 1
-        cheaper = [row for row in self.as_good if self._savings(row)]
-        if cheaper:
-            self.chosen = max(cheaper, key=self._worth)
+        self.cheaper = [row for row in self.as_good if self._savings(row)]
+        if self.cheaper:
+            self.chosen = max(self.cheaper, key=self._worth)
         else:
             self.chosen = max(self.as_good, key=lambda row: self._sign(self._value(row)), default=None)
 
@@ -86,7 +87,7 @@ class _Case:
             far = abs(self._value(nearest) - self._value(self.baseline)) > self._margin()
             why = f"nothing else came within {100 * MARGIN:g} %" if far else "every other attention is worse"
             return self._hedged(f"Keep {kept}: {why}.", f"{kept[0].upper()}{kept[1:]} looks needed: {why}")
-        savings = self._savings(chosen)
+        savings = [text for _, text in self._savings(chosen).values()]
         if chosen in self.better:
             costs = "".join(f", {text}" for text in (savings or self._losses(chosen))[:3])
             values = f"{self.label} {_number(self._value(chosen))} against {_number(self._value(self.baseline))}"
@@ -117,14 +118,18 @@ class _Case:
         said = ["one seed; another one may change the order (--seeds 3)" if self.one_seed else f"{seeds} seeds"]
         if not self.judged:
             said.append(self._budget())
+        elif self.chosen is None and any(self._side(row) == 0 for row in self.judged):
+            said.append(self._examples())
         elif not self._clears(self.baseline):
             said.append(f"{self.results.baseline} itself does not clear the floor, so it may need more training")
         moving = [row.attention for row in self.judged if _is_moving(self.baseline, row)]
         if moving:
             said.append(f"the gap to {self.results.baseline} is still moving for {_listed(moving)}; train for longer")
         speed = self.chosen.speed if self.chosen is not None else None
-        if speed is not None and speed.high - speed.low > WIDE * speed.value:
-            said.append(f"the training speed is uncertain ({speed.low:.2f} to {speed.high:.2f} times the baseline's)")
+        if speed is not None and speed.uncertain:
+            rounds = f" in {speed.rounds} rounds" if speed.rounds else ""
+            span = f"{speed.low:.2f} to {speed.high:.2f} times the baseline's{rounds}"
+            said.append(f"the training speed is uncertain ({span})")
         return f"How far to trust this: {'; '.join(said)}."
 
     # Details -------------------------------------------------------------------------------------------------
@@ -143,7 +148,21 @@ class _Case:
             "Not compared, because their seeds differ": unpaired,
             "Not judged, because neither side clears the floor": [row for row in self.others if row not in self.judged],
         }
-        return [f"{words}: {_named(rows, self.metric)}." for words, rows in groups.items() if rows]
+        return [
+            *self._cheapest(),
+            *(f"{words}: {_named(rows, self.metric)}." for words, rows in groups.items() if rows),
+        ]
+
+    def _cheapest(self) -> list[str]:
+        """Say which of several cheaper variants is the cheapest, and in what."""
+        if len(self.cheaper) < 2:
+            return []
+        first: dict[str, list[str]] = {}
+        for kind in dict.fromkeys(kind for row in self.cheaper for kind in self._savings(row)):
+            row = min(self.cheaper, key=lambda row: self._savings(row).get(kind, (1.0, ""))[0])
+            first.setdefault(row.attention, []).append(self._savings(row)[kind][1])
+        said = "; ".join(f"{name} {_listed(texts)}" for name, texts in first.items())
+        return [f"Cheapest of those that are as good or better: {said}."]
 
     # Judgements ----------------------------------------------------------------------------------------------
 
@@ -162,7 +181,7 @@ class _Case:
     def _clears(self, row: Variant) -> bool:
         """Return True if a row is surely better than the floor, or there is none."""
         if self.floor is None:
-            return True
+            return not self.higher or self._surely(row.scores[self.metric]) > 0
         return self._sign(self._surely(row.scores[self.metric])) > self._sign(self._value(self.floor))
 
     def _surely(self, score: Score) -> float:
@@ -190,22 +209,20 @@ class _Case:
 
     # Costs ---------------------------------------------------------------------------------------------------
 
-    def _savings(self, row: Variant) -> list[str]:
-        """Return what a variant saves against the baseline, as far as it is certain."""
-        base, found = self.baseline, []
+    def _savings(self, row: Variant) -> dict[str, tuple[float, str]]:
+        """Return what a variant saves against the baseline as far as it is certain: the share left, and words."""
+        base, found = self.baseline, {}
         if row.speed is not None and row.speed.value > 1.02 and row.speed.low > 1:
-            found.append(f"trains {_percent(row.speed.value)} faster")
+            found["time"] = 1 / row.speed.value, f"trains {_percent(row.speed.value)} faster"
         if (row.generation_speed or 0) > 1.05:
-            found.append(f"writes {_percent(row.generation_speed or 0)} faster")
+            found["writing"] = 1 / (row.generation_speed or 1), f"writes {_percent(row.generation_speed or 0)} faster"
         pairs = (
             (row.training_memory, base.training_memory, "memory in training"),
             (row.parameters, base.parameters, "parameters"),
             (row.cache_bytes_per_token, base.cache_bytes_per_token, "cache per token"),
         )
-        found += [
-            _less(ours, theirs, what) for ours, theirs, what in pairs if ours and theirs and ours / theirs <= LESS
-        ]
-        return found
+        shares = ((ours / theirs, what) for ours, theirs, what in pairs if ours and theirs)
+        return found | {what: (share, _less(share, what)) for share, what in shares if share <= LESS}
 
     def _losses(self, row: Variant) -> list[str]:
         slower = row.training_speed is not None and row.training_speed < 0.98
@@ -221,9 +238,35 @@ class _Case:
         if len(curve) < 3:
             return "train for longer, or with another learning rate"
         last, now, before = curve[-1][0], curve[-1][1], _at(curve, 0.75)
-        if before - now > 0.005 * abs(before):
-            return f"the validation loss still falls at step {last:,.0f}; try {4 * last:,.0f} steps"
-        return f"the validation loss no longer falls at step {last:,.0f}; try another learning rate or a larger model"
+        if before - now <= 0.005 * abs(before):
+            return (
+                f"the validation loss no longer falls at step {last:,.0f}; try another learning rate or a larger model"
+            )
+        # Losses fall about as much with every doubling of the steps.
+        target, doubling = self.results.floor_loss, _at(curve, 0.5) - now
+        factor = 2 ** (1 + max(0.0, now - target) / doubling) if target is not None and doubling > 0 else 4.0
+        if factor > MOST:
+            return f"the validation loss falls too slowly at step {last:,.0f}; try another learning rate"
+        return f"the validation loss still falls at step {last:,.0f}; try --steps {_rounded(factor * last)}"
+
+    def _examples(self) -> str:
+        """Return how many more examples would tell whether the nearest variant is as good."""
+        found = [row.scores[self.metric].difference for row in self.judged if self._side(row) == 0]
+        # An interval is narrower by the root of the number of examples.
+        factors = []
+        for one in found:
+            room = self._margin() + self._sign(one.value) if one is not None else 0.0
+            if one is not None and room > 0:
+                factors.append(((one.high - one.low) / 2 / room) ** 2)
+        if not factors or min(factors) > MOST:
+            return "more seeds or more test examples would tell more"
+        return f"about {_rounded(max(2.0, min(factors)))} times as many test examples would tell, or more seeds"
+
+
+def _rounded(value: float) -> str:
+    """Return a number with two digits, rounded up."""
+    unit = 10 ** max(0, math.floor(math.log10(value)) - 1)
+    return str(math.ceil(value / unit) * unit)
 
 
 def _is_moving(baseline: Variant, row: Variant) -> bool:
@@ -290,7 +333,7 @@ def _percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):.0f} %"
 
 
-def _less(ours: int, theirs: int, what: str) -> str:
-    if 0.49 <= ours / theirs <= 0.51:
+def _less(share: float, what: str) -> str:
+    if 0.49 <= share <= 0.51:
         return f"half the {what}"
-    return f"{100 * (1 - ours / theirs):.0f} % {'fewer' if what == 'parameters' else 'less'} {what}"
+    return f"{100 * (1 - share):.0f} % {'fewer' if what == 'parameters' else 'less'} {what}"

@@ -81,15 +81,28 @@ TABLES = {
     "superglue": PRINTED["superglue"],
 }
 """By task or suite. Classification has none: there is no number whose attention is known."""
+DATA = {
+    "translation": r"wmt[-_']?(20)?14",
+    "language-modeling": "lm1b|(1|one)[-_]?b(illion)?[-_]?words?",
+    "sentence-modeling": "lm1b|(1|one)[-_]?b(illion)?[-_]?words?",
+    "summarization": "cnn|dailymail",
+    "dialogue": "persona[-_]?chat",
+    "dialogue-turns": "persona[-_]?chat",
+    "span-corruption": r"\bc4\b",
+}
+"""Names of the paper's data, by task; data of a suite is named after the suite or the task."""
 
 
 def published(task: str, data: str) -> list[Published]:
-    """What the paper has for a task or suite, by our metrics; nothing where it has nothing.
+    """Return the paper's numbers for a task or suite, by our metrics; none unless the data is the paper's, too.
 
     Args:
         task: a name in ``synthattn.tasks.TASKS`` or ``SUITES``.
         data: where the data is from. Of English to German and English to French, its words choose one, or else both.
     """
+    known = DATA.get(task, rf"glue|\b{re.escape(task)}\b" if task else "(?!)")
+    if data.startswith("builtin:") or not re.search(known, data, re.IGNORECASE):
+        return []
     if task not in TABLES:
         return [found for table in (PRINTED["glue"], PRINTED["superglue"]) for found in _of_suite(table, task)]
     table = TABLES[task]
