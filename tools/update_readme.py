@@ -15,7 +15,7 @@ from pathlib import Path
 
 from synthattn.compare.page import markdown, picture
 from synthattn.compare.results import Results, load
-from synthattn.compare.table import most_important
+from synthattn.compare.table import tables
 from synthattn.compare.verdict import answer
 from synthattn.render.markdown import grid
 from synthattn.render.numbers import duration
@@ -24,12 +24,11 @@ from synthattn.render.table import plain
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "docs" / "demo"
 BEGIN, END = "<!-- demo: made by tools/update_readme.py -->", "<!-- end of demo -->"
-LEFT_OUT = ("Cache",)
 
 
 def part(results: Results) -> str:
     """Return the table with the main columns, and the answer."""
-    shown = most_important(results, *LEFT_OUT)
+    shown, _ = tables(results)
     heads = [column.head.lower() + (f" ({column.unit})" if column.unit == "MB" else "") for column in shown.columns]
     rows = [
         [f"`{variant.attention}`", *(f"{plain(c.cells[n].text)} {c.cells[n].mark}".strip() for c in shown.columns)]

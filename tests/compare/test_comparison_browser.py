@@ -36,13 +36,13 @@ def opening(dom: str) -> str:
 def test_everything_is_drawn(tmp_path):
     dom = drawn(sample_results(layers=2, count=3, size=5), tmp_path)
     assert 'data-ready="true"' in opening(dom)
-    assert part(dom, "costs").count('role="img"') == 3
+    assert part(dom, "costs").count('role="img"') == 4
     assert part(dom, "learning").count('role="img"') == 2
     attention = part(dom, "attention")
     assert attention.count("<img") == 9 * 2 * 2 * 3
     assert attention.count('role="img"') == 9 * 2 * 2
     # Heads became buttons that sort.
-    assert part(dom, "table").count("<button") == 11
+    assert part(dom, "table").count("<button") == 7 + 5
     assert "NaN" not in dom.split("<script>")[0]
 
 

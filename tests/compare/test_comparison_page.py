@@ -50,7 +50,8 @@ def test_says_what_was_found_without_javascript():
     reader = Reader(page(sample_results()))
     table = page(sample_results()).split('aria-label="translation on')[1].split("</table>")[0]
     assert table.count('scope="row"') == 10
-    assert "The dot product can be left out here" in reader.text("p")
+    assert "The dot product can be left out here" in reader.text("h1")
+    assert "A mixture is better than the dot product alone" in reader.text("p")
     assert "failed: linformer cannot be causal, but the decoder must be" in reader.text("td")
     assert reader.text("code") == "synthattn compare builtin:grammar-de --task translation --steps 3000"
     targets = {attributes["id"] for tag, attributes in reader.tags if tag == "section"}
@@ -62,7 +63,7 @@ def test_texts_of_users_stay_texts():
     plain, attacked = (Reader(page(results)) for results in (sample_results(), hostile(sample_results())))
     assert {tag for tag, _ in attacked.tags} == {tag for tag, _ in plain.tags}
     assert not any(name.startswith("on") for _, attributes in attacked.tags for name in attributes)
-    assert HOSTILE in attacked.text("h1") + attacked.text("span")
+    assert HOSTILE in attacked.text("span")
 
 
 def test_size_of_a_large_comparison():
@@ -101,7 +102,8 @@ def test_every_field_of_a_variant_may_be_missing(missing):
 )
 def test_little_is_enough(results):
     reader = Reader(page(results))
-    assert sum(tag == "tr" for tag, _ in reader.tags) == 1 + len(results.variants)
+    tables = sum(tag == "thead" for tag, _ in reader.tags)
+    assert sum(tag == "tr" for tag, _ in reader.tags) == tables * (1 + len(results.variants))
     assert "nan" not in reader.text("td").lower()
 
 

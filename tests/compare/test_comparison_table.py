@@ -11,7 +11,7 @@ from report_helpers import sample_results
 
 from synthattn.compare.page import markdown
 from synthattn.compare.results import Difference, Metric, Published, Results, Score, Variant
-from synthattn.compare.table import csv_table, most_important, table
+from synthattn.compare.table import csv_table, tables
 from synthattn.render.numbers import chance, digits, duration, megabytes, quantity, signed, times
 
 SMALL = Results(
@@ -36,6 +36,8 @@ SMALL = Results(
             parameters=987_654,
             scores={"perplexity": Score(25.25, 24.0, 26.5, [25.25], Difference(5.25, 4.0, 6.5, 0.002))},
             training_speed=1.3,
+            spread={"training_speed": [1.2, 1.4]},
+            rounds={"training_speed": 7},
             training_memory=98_765_432,
             cache_bytes_per_token=2048,
         ),
@@ -55,13 +57,20 @@ def test_markdown():
     assert (
         markdown(SMALL)
         == """\
-| Attention | Parameters | perplexity (lower is better) | Difference (perplexity, from vanilla) | \
-perplexity in the paper (Table 3) | Training speed (× baseline) | Training memory (MB) | Cache (bytes per token) |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-| `vanilla` (baseline) | 1.23 M | 20.0 [19.0, 21.0] | – | *38.21* | 1.00× | 1,235 | 4,096 |
-| `random` | 988 k | 25.2 [24.0, 26.5] | +5.2 [+4.0, +6.5], p = 0.002 **worse** | *40.60* | 1.30× | 98.8 | 2,048 |
-| `dense` | – | failed: needs &lt;b>more&lt;/b> memory \\| than there is here | – | – | – | – | – |
-| `linformer` | – | waiting | – | – | – | – | – |
+| Attention | perplexity (lower is better) | Difference (from vanilla) | Training speed (× baseline) | \
+Training memory (MB) | Parameters |
+| --- | ---: | ---: | ---: | ---: | ---: |
+| `vanilla` (baseline) | 20.0 [19.0, 21.0] | – | 1.00× | 1,235 | 1.23 M |
+| `random` | 25.2 [24.0, 26.5] | +5.2 [+4.0, +6.5], p = 0.002 **worse** | 1.30× [1.20, 1.40], 7 rounds | 98.8 | 988 k |
+| `dense` | failed: needs &lt;b>more&lt;/b> memory \\| than there is here | – | – | – | – |
+| `linformer` | waiting | – | – | – | – |
+
+| Attention | perplexity in the paper (Table 3) | Cache (bytes per token) |
+| --- | ---: | ---: |
+| `vanilla` (baseline) | *38.21* | 4,096 |
+| `random` | *40.60* | 2,048 |
+| `dense` | – | – |
+| `linformer` | – | – |
 
 - perplexity: exp of the mean loss (lower is better).
 - bits: never measured (lower is better).
@@ -91,19 +100,34 @@ linformer,waiting,,,,,,,,,,,,,
 
 def test_rows_are_as_long_as_the_head():
     results = sample_results(layers=1, count=1, size=2)
-    table = [line for line in markdown(results).splitlines() if line.startswith("|")]
-    assert len({line.count(" | ") for line in table}) == 1
-    assert len(table) == 2 + len(results.variants)
+    first, more = (found.strip().splitlines() for found in markdown(results).split("\n\n")[:2])
+    for table in (first, more):
+        assert len({line.count(" | ") for line in table}) == 1
+        assert len(table) == 2 + len(results.variants)
     rows = list(csv.reader(io.StringIO(csv_table(results))))
     assert len({len(row) for row in rows}) == 1
     assert [row[0] for row in rows[1:]] == [variant.attention for variant in results.variants]
 
 
-def test_the_main_metric_comes_first():
+def test_readers_see_seven_columns_first_and_the_rest_behind_a_click():
     results = sample_results(layers=1, count=1, size=2)
-    results.main_metric = "chrF"
-    head = markdown(results).splitlines()[0]
-    assert head.index("chrF") < head.index("Difference (chrF") < head.index("BLEU")
+    results.metrics["rouge1"] = results.metrics["chrF"]
+    results.models[0].scores["rouge1"] = results.models[0].scores["chrF"]
+    first, more = tables(results)
+    assert [first.first, *(column.head for column in first.columns)] == [
+        "Attention", "BLEU", "Difference", "Training speed", "Generation speed", "Training memory", "Parameters"
+    ]  # fmt: skip
+    heads = ["BLEU in the paper", "chrF", "ROUGE-1", "Inference speed", "Cache"]
+    assert [column.head for column in more.columns] == heads
+    for variant in results.models:
+        variant.generation_speed = None  # classifiers do not write
+    assert "Inference speed" in [column.head for column in tables(results)[0].columns]
+
+
+def test_floors_are_rows_whose_scores_are_exact():
+    results = sample_results(layers=1, count=1, size=2)
+    results.rows.append(Variant("", "done", name="source copied", scores={"BLEU": Score(3.0, 3.0, 3.0, [3.0])}))
+    assert "\n| source copied (floor) | 3.00 | – |" in markdown(results)
 
 
 @pytest.mark.parametrize(
@@ -132,20 +156,13 @@ def test_before_anything_is_scored():
 
 
 def test_values_are_kept_for_json():
-    first, second, third, _ = table(SMALL).data()
+    first, second, third, _ = tables(SMALL)[0].data()
     assert first == {
-        "Attention": "vanilla", "Parameters": 1_234_567, "perplexity": 20.0, "Difference": None,
-        "perplexity in the paper": 38.21, "Training speed": 1.0, "Training memory": 1_234_567_890, "Cache": 4096,
+        "Attention": "vanilla", "perplexity": 20.0, "Difference": None, "Training speed": 1.0,
+        "Training memory": 1_234_567_890, "Parameters": 1_234_567,
     }  # fmt: skip
     assert second["Difference"] == 5.25
     assert third["perplexity"] is None
-
-
-def test_a_terminal_has_the_main_metric_and_no_numbers_of_others():
-    results = sample_results(layers=1, count=1, size=2)
-    heads = [column.head for column in most_important(results, "Cache").columns]
-    assert heads[:3] == ["Parameters", "BLEU", "Difference"]
-    assert not {"chrF", "Cache", "BLEU in the paper"} & set(heads)
 
 
 def test_what_is_not_a_number_breaks_nothing():

@@ -67,7 +67,6 @@ def document(record: Record) -> Document:
         "synthattn bench",
         list(_lead(record)),
         [*sections, Section("bars", "Bars", list(_bars(bars(record)))), _made(record)],
-        heading=["Attention:", "speed and memory,", "side by side"],
         places=max(len(places), 9),
     )
 

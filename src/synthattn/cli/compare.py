@@ -16,7 +16,7 @@ from synthattn.cli.settings import command, gather, new_folder
 from synthattn.cli.specs import split
 from synthattn.compare.compare import Comparison, compare, load_comparison
 from synthattn.compare.results import Results
-from synthattn.compare.table import most_important, trouble
+from synthattn.compare.table import SPEEDS, tables, trouble
 from synthattn.compare.verdict import LEAD
 from synthattn.paper.published import published
 from synthattn.render import terminal
@@ -112,19 +112,18 @@ def show(results: Results, folder: Path, console: Console | None = None) -> None
 
 
 def layouts(results: Results) -> list[Table]:
-    """The table from the widest to the narrowest."""
-    writes = any(variant.generation_speed is not None for variant in results.variants)
-    # What a model that does not write is used for is scoring.
-    second = ["Cache", "Inference speed"] if writes else ["Cache"]
-    main = results.main_metric or "Score"
-    full = most_important(results)
+    """Return the table from the widest to the narrowest."""
+    speeds = [*SPEEDS]
+    full = tables(results)[0]
+    full = full.without(details=speeds)
+    heads = [column.head for column in full.columns]
+    second = [head for head in heads if head in speeds[1:]]
     return [
         full,
         full.without(details=["Difference"]),
-        full.without("Cache", details=["Difference"]),
-        full.without("Cache", details=["Difference", main]),
-        full.without(*second, details=["Difference", main]),
-        full.without(*second, "Training memory", "Parameters", details=["Difference", main]),
+        full.without(details=heads),
+        full.without(*second, details=heads),
+        full.without(*second, "Training memory", "Parameters", details=heads),
     ]
 
 

@@ -5,14 +5,16 @@ import difflib
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from synthattn.compare.results import Heads, Histogram, MixtureWeights, Results, Variant
-from synthattn.compare.table import definitions, direction, legend, table
+from synthattn.compare.table import definitions, direction, higher_is_better, legend, tables
+from synthattn.compare.verdict import LEAD, MARGIN, moving_gaps
+from synthattn.metrics.labels import label
 from synthattn.render import markdown as md
-from synthattn.render.charts import Key, Line, Lines, Point, Scatter, Shares
+from synthattn.render.charts import Key, Line, Lines, Point, Rows, Scatter, Shares
 from synthattn.render.document import (
     Answers,
+    Beside,
     Block,
     Command,
     Document,
@@ -22,39 +24,25 @@ from synthattn.render.document import (
     Heading,
     Images,
     Listing,
+    Menu,
     Paragraph,
     Section,
 )
 from synthattn.render.html import page as html
 from synthattn.render.images import heat_map
-from synthattn.render.numbers import TIMES, Number, digits, duration, fixed, megabytes, quantity, times
+from synthattn.render.numbers import TIMES, Number, chance, digits, duration, fixed, megabytes, quantity, signed, times
 from synthattn.render.table import Cell, Column, Row, Span, Table, Text
 
 CURVE_POINTS = 80
 """Longer curves are drawn as means of neighbours: less noise, and a smaller file."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """An axis that quality is drawn against."""
-
-    label: str
-    of: Callable[[Variant], Number | None]
-    text: Callable[[Number], str]
-    per: float = 1.0
-    """What the axis divides by."""
-
-
-COSTS = {
-    "speed": Cost(f"training speed, {TIMES} baseline (right is faster)", lambda variant: variant.training_speed, times),
-    "parameters": Cost("parameters, M (left is smaller)", lambda variant: variant.parameters, quantity, 1e6),
-    "memory": Cost(
-        "training memory, MB (left is less)",
-        lambda variant: variant.training_memory,
-        lambda v: f"{megabytes(v)} MB",
-        1e6,
-    ),
+COSTS: dict[str, tuple[str, str, Callable[[Number], str], float]] = {
+    "training speed": ("training_speed", f"{TIMES} baseline (right is faster)", times, 1.0),
+    "memory": ("training_memory", "MB in training (left is less)", lambda v: f"{megabytes(v)} MB", 1e6),
+    "parameters": ("parameters", "M (left is smaller)", quantity, 1e6),
 }
+"""What quality is drawn against: the attribute of a variant, its unit, its digits, and what the axis divides by."""
 
 
 def page(results: Results) -> str:
@@ -63,98 +51,148 @@ def page(results: Results) -> str:
 
 
 def markdown(results: Results) -> str:
-    """Return the table, and below it what a reader must know to read it."""
+    """Return the tables, and below them what a reader must know to read them."""
+    found = [md.table(table) for table in tables(results) if table.columns]
     below = [f"{name}: {said}." for name, said in definitions(results).items()] + legend(results) + results.notes
-    return "\n".join([*md.table(table(results)), "", *(f"- {md.safe(text)}" for text in below)]) + "\n"
+    return (
+        "\n".join([*(line for lines in found for line in (*lines, "")), *(f"- {md.safe(text)}" for text in below)])
+        + "\n"
+    )
 
 
 def answer_page(results: Results) -> str:
-    """Return the answer with the table below it, as Markdown."""
+    """Return the answer with the tables below it, as Markdown."""
     headline, *rest = results.answer
     return "\n\n".join([f"# {md.safe(headline)}", *map(md.safe, rest), markdown(results)])
 
 
 def picture(results: Results) -> str:
     """Return quality against training speed as a file of its own, which needs no background."""
-    return scatter(results, COSTS["speed"], 680, 400).svg()
+    return scatter(results, "training speed", 680, 400).svg()
 
 
 def document(results: Results) -> Document:
-    samples = list(_samples(results))
+    """Return the page in blocks: the answer, the table, and below them what they rest on."""
+    title = f"{label(results.task)} on {results.data}: attention compared"
+    table, more = tables(results)
+    notes = [Paragraph(text, "note") for text in legend(results)]
+    rest = [Folded("More metrics and costs", [more])] if more.columns else []
     return Document(
-        f"{results.task} on {results.data}: attention compared",
+        title,
         "synthattn compare",
         list(_lead(results)),
         [
-            Section("table", "Results", [table(results), *(Paragraph(text, "note") for text in legend(results))]),
+            Section("table", "Results", [table, *rest, *notes]),
             Section("costs", "Quality and cost", list(_costs(results))),
             Section("learning", "Learning curves", list(_learning(results))),
             Section("attention", "Attention", list(_attention(results))),
-            Section("samples", "Samples", samples),
+            Section("samples", "Samples", list(_samples(results))),
             Section("made", "How it was made", list(_made(results))),
         ],
-        heading=[f"{results.task.capitalize()} on", f"{results.data}:", "which attention?"],
+        heading=results.answer[0] if results.answer else title,
         scripted=True,
         places=len(results.variants),
     )
 
 
 def _lead(results: Results) -> Iterator[Block]:
-    done, every = sum(variant.status == "done" for variant in results.variants), len(results.variants)
-    about = [f"{every} kinds of attention" if done == every else f"{done} of {every} kinds of attention done"]
-    about += [f"baseline {results.baseline}"]
-    about += [f"started {results.started}"] if results.started else []
-    about += [f"took {duration(results.seconds)}"] if results.seconds else []
-    yield Paragraph(" · ".join(about), "soft")
-    yield from (Paragraph(text, "answer" if n else "answer headline") for n, text in enumerate(results.answer))
+    yield from (Paragraph(text, "answer") for text in results.answer[1:LEAD])
+    if details := results.answer[LEAD:]:
+        yield Listing(details)
     parts: list[str | Span] = []
-    for status, words in (("failed", "Failed"), ("running", "Still running"), ("waiting", "Still to come")):
+    for status, words in (("running", "Still running"), ("waiting", "Still to come")):
         names = [variant.attention for variant in results.variants if variant.status == status]
         parts += [Span(f"{words}:", "strong"), f" {', '.join(names)}. "] if names else []
     if parts:
         yield Paragraph(parts, "warning")
+    done, every = sum(variant.status == "done" for variant in results.variants), len(results.variants)
+    about = [f"{results.task} on {results.data}"]
+    about += [f"{every} kinds of attention" if done == every else f"{done} of {every} kinds of attention done"]
+    about += [f"baseline {results.baseline}"]
+    about += [f"started {results.started[:16].replace('T', ' ')}"] if results.started else []
+    about += [f"took {duration(results.seconds)}"] if results.seconds else []
+    yield Paragraph(" · ".join(about), "soft")
 
 
-def scatter(results: Results, cost: Cost, width: int = 380, height: int = 320) -> Scatter:
+def scatter(results: Results, cost: str, width: int = 560, height: int = 380) -> Scatter:
     """Return the main metric of all variants that have it, with intervals, against a cost."""
-    metric, better = results.main_metric, direction(results, results.main_metric)
+    metric, better = label(results.main_metric), direction(results, results.main_metric)
+    attribute, unit, text, per = COSTS[cost]
     points = []
     for place, variant in enumerate(results.variants):
-        score, x = variant.scores.get(metric), cost.of(variant)
+        score, x = variant.scores.get(results.main_metric), getattr(variant, attribute)
         if score is None or x is None or not all(map(math.isfinite, (score.value, score.low, score.high, x))):
             continue
         interval = f"{digits(score.value, 4)} [{digits(score.low, 4)}, {digits(score.high, 4)}]"
-        tip = f"{variant.attention}\n{metric} {interval}\n{cost.label.split(',')[0]} {cost.text(x)}"
-        points.append(Point(variant.attention, place, x / cost.per, score.value, tip, score.low, score.high))
+        tip = f"{variant.attention}\n{metric} {interval}\n{cost} {text(x)}"
+        points.append(Point(variant.attention, place, x / per, score.value, tip, score.low, score.high))
     up = f"{metric} ({better} is better)" if better else metric
-    title = f"{metric} against {cost.label.split(' (')[0]}"
-    return Scatter(title, cost.label, up, points, results.baseline, width, height)
+    name, floor = results.floor(results.main_metric) or ("", None)
+    return Scatter(
+        f"{metric} against {cost}", f"{cost}, {unit}", up, points, results.baseline, floor, name,
+        width=width, height=height, caption=cost,
+    )  # fmt: skip
+
+
+def differences(results: Results) -> Rows:
+    """Return a row for each variant with its difference from the baseline, and the margin for being as good."""
+    metric, points = results.main_metric, []
+    for place, variant in enumerate(results.variants):
+        score = variant.scores.get(metric)
+        found = score.difference if score else None
+        if found is not None and all(map(math.isfinite, (found.value, found.low, found.high))):
+            ends = f"[{signed(found.low, 2)}, {signed(found.high, 2)}], {chance(found.p_value)}"
+            tip = f"{variant.attention}\n{signed(found.value, 2)} {ends}"
+            points.append(Point("ours", place, found.value, variant.attention, tip, found.low, found.high))
+    base = next((v.scores[metric].value for v in results.variants if v.attention == results.baseline and v.scores), 0.0)
+    left, right = ("worse", "better") if higher_is_better(results, metric) else ("better", "worse")
+    across = f"\N{LEFTWARDS ARROW} {left}, {right} \N{RIGHTWARDS ARROW}"
+    caption = f"{label(metric)}: difference from {results.baseline}"
+    note = f"Grey: within {100 * MARGIN:g} % of {results.baseline}."
+    return Rows(caption, across, points, 0.0, zone=MARGIN * abs(base), width=560, caption=caption, note=note)
 
 
 def _costs(results: Results) -> Iterator[Block]:
-    found = [scatter(results, cost) for cost in COSTS.values()]
-    if charts := [chart for chart in found if chart.points]:
-        yield Paragraph("Bars are intervals of 95 %. The dashed lines pass through the baseline.", "note")
-        yield Figures(charts)
+    found = [chart for cost in COSTS if (chart := scatter(results, cost)).points]
+    gaps = differences(results)
+    charts = [Menu(f"{label(results.main_metric)} against", found)] if found else []
+    charts += [Figures([gaps])] if gaps.points else []
+    if charts:
+        floor = results.floor(results.main_metric)
+        said = f" The floor, {floor[0]}, has {digits(floor[1])}." if floor else ""
+        yield Paragraph(f"Bars are intervals of 95 %. Dashed lines pass through the baseline.{said}", "note")
+        yield Beside(charts)
 
 
 def _learning(results: Results) -> Iterator[Block]:
     charts = []
+    seeds = max((len(score.by_seed) for v in results.variants for score in v.scores.values()), default=1)
     for title, kind in (("Validation loss", "validation_curve"), ("Training loss", "loss_curve")):
         lines = []
         for place, variant in enumerate(results.variants):
             if points := thinned(getattr(variant, kind)):
                 tips = [f"{variant.attention}\nstep {x:,.0f}: {digits(y, 4)}" for x, y in points]
                 tip = f"{variant.attention}: {digits(points[-1][1], 4)} at the end"
-                lines.append(Line(variant.attention, place, points, tips if len(points) <= 25 else [], tip))
+                band = [(a, b, c) for a, b, c in variant.validation_band] if kind == "validation_curve" else []
+                lines.append(Line(variant.attention, place, points, tips if len(points) <= 25 else [], tip, band))
         if lines:
             ends = {line.name: line.points[-1][1] for line in lines}
             legend = [Key(line.place, line.name, digits(ends[line.name], 4)) for line in lines]
             top, log = _later(lines)
             caption = f"{title} by step{', logarithmic' if log else ''}"
-            charts.append(Lines(title, "step", "loss", lines, log=log, top=top, caption=caption, legend=legend))
+            floor = results.floor_loss if kind == "validation_curve" else None
+            name, _ = results.floor(results.main_metric) or ("", None)
+            # A floor far above the curves would press them together.
+            rule = {"rule": floor, "rule_name": name} if floor is not None and floor <= 1.5 * top else {}
+            charts.append(Lines(title, "step", "loss", lines, log, top=top, caption=caption, legend=legend, **rule))
     if charts:
-        yield Paragraph("Of the first seed. Point at a name to see its curve alone.", "note")
+        bands = any(variant.validation_band for variant in results.variants)
+        said = (
+            f"Validation: mean of {seeds} seeds, and the band of all. Training: first seed." if bands else "First seed."
+        )
+        moving = moving_gaps(results)
+        said += f" The gap to {results.baseline} still moves for {', '.join(moving)}." if moving else ""
+        yield Paragraph(f"{said} Point at a name to see its curve alone.", "note")
         yield Figures(charts)
 
 
@@ -233,7 +271,10 @@ def spread_charts(panels: Sequence[tuple[str, Histogram | None, Histogram | None
         return []
     most = max(1e-9, *(share for each in every for share in each.counts))
     low, high = min(each.edges[0] for each in every), max(each.edges[-1] for each in every)
-    return [Shares(name, _steps(filled), _steps(outline), (low, high), most, name) for name, filled, outline in panels]
+    return [
+        Shares(name, _steps(filled), _steps(outline), (low, high), most, caption=name)
+        for name, filled, outline in panels
+    ]
 
 
 def _steps(found: Histogram | None) -> list[tuple[float, float]]:
@@ -261,9 +302,8 @@ def _samples(results: Results) -> Iterator[Block]:
         return
     yield Paragraph(
         (
-            Span("Wavy lines", "ins"), " are below words that the reference does not have there, ",
-            Span("crossed out", "del"), " are words of it that are missing. "
-            "Answers that have little of it are left as they are.",
+            Span("Underlined", "ins"), ": not in the reference. ", Span("Crossed out", "del"), ": missing. "
+            "Answers that share little with the reference are not marked.",
         ), "note"
     )  # fmt: skip
     for n, sample in enumerate(results.samples):

@@ -290,12 +290,19 @@ class Results:
         """The rows that are no models: trivial systems, which a model must beat to count."""
         return [row for row in self.rows if not row.attention]
 
+    def floor(self, metric: str) -> tuple[str, float] | None:
+        """Return the best trivial system and its score; None where there is none."""
+        found = [(row.scores[metric].value, row.name) for row in self.floors if metric in row.scores]
+        if not found or metric not in self.metrics:
+            return None
+        value, name = max(found) if self.metrics[metric].higher_is_better else min(found)
+        return name, value
+
     @property
     def floor_loss(self) -> float | None:
         """The loss per token of the best trivial system, for tasks that are scored by it."""
-        name = "token-perplexity"
-        values = [row.scores[name].value for row in self.floors if name in row.scores]
-        return math.log(min(values)) if values and self.main_metric == name else None
+        found = self.floor("token-perplexity") if self.main_metric == "token-perplexity" else None
+        return None if found is None else math.log(found[1])
 
     def learned(self, metric: str) -> bool:
         """Return whether the baseline is clearly above one answer for all, as far as that is known."""

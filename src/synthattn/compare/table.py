@@ -1,11 +1,13 @@
-"""The table of a comparison: what each variant is worth, and what it costs."""
+"""The tables of a comparison: what each variant is worth, and what it costs."""
 
 import csv
 import io
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from synthattn.compare.results import Difference, Published, Results, Score, Variant
+from synthattn.metrics.labels import label
 from synthattn.render.numbers import (
     TIMES,
     Number,
@@ -22,64 +24,68 @@ from synthattn.render.table import Cell, Column, Row, Span, Table, number_cell
 
 SIGNIFICANT = 0.05
 """Differences with a smaller p-value are called better or worse."""
-COSTS = {
-    "Training speed": ("training_speed", f"{TIMES} baseline", times, "train\nspeed"),
-    "Inference speed": ("inference_speed", f"{TIMES} baseline", times, "score\nspeed"),
-    "Generation speed": ("generation_speed", f"{TIMES} baseline", times, "write\nspeed"),
+SPEEDS = {
+    "Training speed": ("training_speed", "train\nspeed"),
+    "Generation speed": ("generation_speed", "write\nspeed"),
+    "Inference speed": ("inference_speed", "score\nspeed"),
+}
+"""For each head the attribute of a variant, and a short head."""
+SIZES = {
     "Training memory": ("training_memory", "MB", megabytes, "memory\nMB"),
+    "Parameters": ("parameters", "", quantity, "para-\nmeters"),
     "Cache": ("cache_bytes_per_token", "bytes per token", whole, "cache\nB/token"),
 }
 """For each head the attribute of a variant, its unit, its digits and a short head."""
 
 
-def table(results: Results) -> Table:
-    """Return all columns that have something to say. Trivial systems, which are no models, come last."""
+def tables(results: Results) -> tuple[Table, Table]:
+    """Return the table that readers see first, of at most seven columns, and one with all other figures.
+
+    Trivial systems, which are no models, are the last rows.
+    """
     variants = [*results.variants, *results.floors]
-    sizes = [number_cell(variant.parameters, quantity) for variant in variants]
-    found = [Column("Parameters", sizes, short="para-\nmeters")]
+    first, rest = [], []
     for name in metric_names(results):
         main = name == results.main_metric
         scores = [variant.scores.get(name) for variant in variants]
         places = decimals(scores)
-        cells = [score_cell(score, places) for score in scores]
+        cells = [score_cell(score, places) for score in scores[: len(results.variants)]]
+        # Scores of trivial systems are exact.
+        cells += [replace(score_cell(score, places), detail="") for score in scores[len(results.variants) :]]
         if main:
-            said = [trouble(variant) for variant in variants]
-            cells = [_with_trouble(cell, text) for cell, text in zip(cells, said, strict=True)]
-        # Before the first variant is scored it is not known what the main metric is.
-        found.append(Column(name or "Score", cells, direction=direction(results, name), kind="main" if main else ""))
-        if main:
+            cells = [replace(cell, trouble=trouble(variant)) for cell, variant in zip(cells, variants, strict=True)]
             gaps = [difference_cell(score, higher_is_better(results, name), places) for score in scores]
-            about = f"{name}, from {results.baseline}"
-            found.append(Column("Difference", gaps, about, short=f"from\n{results.baseline}"))
+            # Before the first variant is scored it is not known what the main metric is.
+            first.append(Column(label(name) or "Score", cells, direction=direction(results, name), kind="main"))
+            first.append(Column("Difference", gaps, f"from {results.baseline}", short=f"from\n{results.baseline}"))
+        else:
+            rest.append(Column(label(name), cells, direction=direction(results, name)))
         for printed in published(results, name):
             typed = typed_alike(printed.values.values())
             cells = [number_cell(printed.values.get(variant.attention), typed) for variant in variants]
-            found.append(Column(f"{name} in the paper", cells, printed.table, kind="paper"))
-    for head, (attribute, unit, digits, short) in COSTS.items():
-        cells = [number_cell(getattr(variant, attribute), digits) for variant in variants]
-        found.append(Column(head, cells, unit, short=short))
+            rest.append(Column(f"{label(name)} in the paper", cells, printed.table, kind="paper"))
+    speeds = [
+        Column(head, [_speed_cell(variant, name) for variant in variants], f"{TIMES} baseline", short=short)
+        for head, (name, short) in SPEEDS.items()
+    ]
+    sizes = [
+        Column(head, [number_cell(getattr(variant, name), digits) for variant in variants], unit, short=short)
+        for head, (name, unit, digits, short) in SIZES.items()
+    ]
+    known = [column for column in [*speeds, *sizes] if not all(cell.empty for cell in column.cells)]
+    # Of generation and scoring one is enough: where a model writes, how fast it does so.
+    second = [column for column in known if column in speeds][2:]
+    behind = [column for column in known if column in second or column.head == "Cache"]
+    first = [column for column in first if column.kind == "main" or not all(cell.empty for cell in column.cells)]
+    first += [column for column in known if column not in behind]
+    rest = [column for column in [*rest, *behind] if not all(cell.empty for cell in column.cells)]
     rows = [
-        Row(
-            (Span(each.attention, "code"),),
-            remark="baseline" if each.attention == results.baseline else "",
-            place=place,
-        )
-        for place, each in enumerate(results.variants)
+        Row((Span(each.attention, "code"),), remark="baseline" if each.attention == results.baseline else "", place=n)
+        for n, each in enumerate(results.variants)
     ]
     rows += [Row((Span(each.name),), remark="floor") for each in results.floors]
-    kept = [column for column in found if column.kind == "main" or not all(cell.empty for cell in column.cells)]
-    return Table(f"{results.task} on {results.data}", "Attention", rows, kept)
-
-
-def most_important(results: Results, *left_out: str) -> Table:
-    """Return the table with the main metric alone, and without the paper's numbers."""
-    found = table(results)
-    others = [c.head for c in found.columns if c.kind == "paper" or (c.kind != "main" and c.head in results.metrics)]
-    return found.without(*others, *left_out)
-
-
-def _with_trouble(cell: Cell, said: str) -> Cell:
-    return Cell(cell.text, cell.detail, key=cell.key, trouble=said)
+    title = f"{results.task} on {results.data}"
+    return Table(title, "Attention", rows, first), Table(f"{title}: more", "Attention", rows, rest, "more")
 
 
 def trouble(variant: Variant) -> str:
@@ -115,7 +121,7 @@ def published(results: Results, name: str) -> list[Published]:
 def definitions(results: Results) -> dict[str, str]:
     """Return what every metric is, and which direction is better."""
     return {
-        name: f"{results.metrics[name].definition} ({direction(results, name)} is better)"
+        label(name): f"{results.metrics[name].definition} ({direction(results, name)} is better)"
         for name in metric_names(results)
         if name in results.metrics
     }
@@ -125,7 +131,9 @@ def legend(results: Results) -> list[str]:
     """Return how intervals were made, and how the paper's numbers differ."""
     scores = [score for variant in results.variants for score in variant.scores.values()]
     shown = [table for table in results.published if table in published(results, table.metric)]
-    theirs = [f"{each.metric} in the paper: {each.table}." + (f" {each.note}" if each.note else "") for each in shown]
+    theirs = [
+        f"{label(each.metric)} in the paper: {each.table}." + (f" {each.note}" if each.note else "") for each in shown
+    ]
     return certainty(scores, results.baseline) + theirs
 
 
@@ -167,6 +175,15 @@ def difference_cell(score: Score | None, higher_better: bool, places: int) -> Ce
         return Cell()
     interval = f"[{signed(found.low, places)}, {signed(found.high, places)}], {chance(found.p_value)}"
     return Cell(signed(found.value, places), interval, _mark(found, higher_better), found.value)
+
+
+def _speed_cell(variant: Variant, name: str) -> Cell:
+    found = variant.speed_of(name)
+    if found is None or not math.isfinite(found.value):
+        return Cell()
+    rounds = f", {found.rounds} rounds" if found.rounds else ""
+    spread = f"[{fixed(found.low, 2)}, {fixed(found.high, 2)}]{rounds}" if found.high > found.low else ""
+    return Cell(times(found.value), spread, key=found.value)
 
 
 def _mark(found: Difference, higher_better: bool) -> str:
@@ -211,6 +228,6 @@ def _record(results: Results, variant: Variant) -> Iterator[tuple[str, Number | 
             yield head, getattr(difference, part, None)
         for printed in published(results, name):
             yield f"{name} in the paper ({printed.table})", printed.values.get(variant.attention)
-    for attribute, *_ in COSTS.values():
-        yield attribute, getattr(variant, attribute)
+    for name in ("training_speed", "inference_speed", "generation_speed", "training_memory", "cache_bytes_per_token"):
+        yield name, getattr(variant, name)
     yield "training_seconds", variant.training_seconds

@@ -58,8 +58,7 @@ class _Case:
         results = self.results
         self.metric, self.label = results.main_metric, label(results.main_metric)
         self.higher = results.metrics[self.metric].higher_is_better
-        floors = [row for row in results.floors if self.metric in row.scores]
-        self.floor = max(floors, key=lambda row: self._sign(row.scores[self.metric].value), default=None)
+        self.floor = results.floor(self.metric)
         sound = self._clears(self.baseline)
         self.judged = [row for row in self.others if sound or self._clears(row)]
         # A control is there to be compared with, not to be chosen.
@@ -110,7 +109,7 @@ class _Case:
             ends = f"{difference.low:+.3g} to {difference.high:+.3g}"
             shown += f", a difference of {difference.value:+.3g} (95 %: {ends})"
         if self.floor is not None:
-            shown += f"; {self.floor.name} {_number(self._value(self.floor))}"
+            shown += f"; {self.floor[0]} {_number(self.floor[1])}"
         return f"{shown}. {'Higher' if self.higher else 'Lower'} is better."
 
     def trust(self) -> str:
@@ -122,7 +121,8 @@ class _Case:
             said.append(self._examples())
         elif not self._clears(self.baseline):
             said.append(f"{self.results.baseline} itself does not clear the floor, so it may need more training")
-        moving = [row.attention for row in self.judged if _is_moving(self.baseline, row)]
+        judged = {row.attention for row in self.judged}
+        moving = [name for name in moving_gaps(self.results) if name in judged]
         if moving:
             said.append(f"the gap to {self.results.baseline} is still moving for {_listed(moving)}; train for longer")
         speed = self.chosen.speed if self.chosen is not None else None
@@ -182,7 +182,7 @@ class _Case:
         """Return True if a row is surely better than the floor, or there is none."""
         if self.floor is None:
             return not self.higher or self._surely(row.scores[self.metric]) > 0
-        return self._sign(self._surely(row.scores[self.metric])) > self._sign(self._value(self.floor))
+        return self._sign(self._surely(row.scores[self.metric])) > self._sign(self.floor[1])
 
     def _surely(self, score: Score) -> float:
         """Return what was reached at least. The interval of a few seeds is too wide to tell."""
@@ -267,6 +267,12 @@ def _rounded(value: float) -> str:
     """Return a number with two digits, rounded up."""
     unit = 10 ** max(0, math.floor(math.log10(value)) - 1)
     return str(math.ceil(value / unit) * unit)
+
+
+def moving_gaps(results: Results) -> list[str]:
+    """Return the variants whose gap to the baseline has not settled by the end of training."""
+    base = next((row for row in results.models if row.attention == results.baseline), None)
+    return [row.attention for row in results.models if base is not None and _is_moving(base, row)]
 
 
 def _is_moving(baseline: Variant, row: Variant) -> bool:

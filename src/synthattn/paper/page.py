@@ -118,7 +118,7 @@ def document(outcome: Outcome, root: str = ROOT) -> Document:
     lead: list[Block] = [_written(f"synthattn reproduce {outcome.table}", *ways)]
     lead.append(Paragraph(_about(outcome), "soft"))
     lead += [Paragraph(counted(outcome.verdicts), "answer")] if outcome.verdicts else []
-    return Document(f"{outcome.title}: reproduced", "synthattn reproduce", lead, sections, [outcome.title], places=9)
+    return Document(f"{outcome.title}: reproduced", "synthattn reproduce", lead, sections, outcome.title, places=9)
 
 
 def _id(*parts: Part | Row | str) -> str:

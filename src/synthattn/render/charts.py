@@ -8,11 +8,11 @@ import math
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from synthattn.messages import printable
-from synthattn.render.numbers import Number, shortened
+from synthattn.render.numbers import Number
 
 # After Okabe and Ito. Shapes repeat after another number than colours, so that a pair is unique for more series.
 COLOURS = ["#707b87", "#2f86c6", "#d9621f", "#0f9d73", "#bf6aa3", "#c98a00", "#7a63c9", "#8f8528", "#c23b5a"]
@@ -28,16 +28,10 @@ SHAPES = [
 GREY = "#717b87"
 LETTER = 6.8
 """About the mean width of a letter, in pixels."""
+LONGEST = 27
+"""Letters of a name in a chart; the rest is in the tip."""
 FONTS = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif"
 SVG = "http://www.w3.org/2000/svg"
-
-
-def colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]
-
-
-def shape(place: int) -> str:
-    return SHAPES[place % len(SHAPES)]
 
 
 @dataclass(frozen=True)
@@ -64,70 +58,6 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Scatter:
-    """Named points with vertical intervals; dashed lines pass through the point of the baseline."""
-
-    title: str
-    across: str
-    up: str
-    points: Sequence[Point]
-    base: str
-    width: int = 380
-    height: int = 300
-    caption: str = ""
-    note: str = ""
-    legend: Sequence[Key] = ()
-
-    def svg(self) -> str:
-        if not self.points:
-            return _message(self.title, "nothing to draw: no variant has been measured", self.width)
-        import altair as alt
-
-        width, height = self.width - 75, self.height - 60
-        ends = [end for p in self.points for end in (p.low, p.high) if end is not None]
-        heights = [float(p.y) for p in self.points]
-        across, up = _Scale([p.x for p in self.points]), _Scale(heights + ends)
-        x, y = alt.X("x:Q").title(self.across).scale(across.made()), alt.Y("y:Q").title(self.up).scale(up.made())
-        every = _rows(self.points)
-        base = alt.Data(values=[row for row in every if row["name"] == self.base])
-        pixels = [
-            (
-                width * across.share(p.x),
-                height * (1 - up.share(y)),
-                height * (1 - up.share(y if p.high is None else p.high)),
-                height * (1 - up.share(y if p.low is None else p.low)),
-                p.name,
-            )
-            for p, y in zip(self.points, heights, strict=True)
-        ]
-        boxes = place_labels(pixels, width, height)
-        words = [
-            {
-                "x": across.value((left + right) / 2 / width),
-                "y": up.value(1 - (top + bottom) / 2 / height),
-                "name": p.name,
-                "weight": 700 if p.name == self.base else 400,
-            }
-            for (left, top, right, bottom), p in zip(boxes, self.points, strict=True)
-        ]
-        layers = [
-            alt.Chart(base).mark_rule(strokeDash=[5, 4], color=GREY).encode(y=y),
-            alt.Chart(base).mark_rule(strokeDash=[5, 4], color=GREY).encode(x=x),
-            _marked(alt.Chart(alt.Data(values=[row for row in every if "low" in row])).mark_rule(size=1.5)).encode(
-                x=x, y=alt.Y("low:Q").title(self.up), y2="high:Q"
-            ),
-            _dots(alt.Chart(alt.Data(values=every))).encode(x=x, y=y),
-            *(
-                alt.Chart(alt.Data(values=[row for row in words if row["weight"] == weight]))
-                .mark_text(color=GREY, fontSize=12, baseline="middle", fontWeight=weight)
-                .encode(x=x, y=y, text="name:N")
-                for weight in (400, 700)
-            ),
-        ]
-        return _drawn(_spec(alt.layer(*layers), width, height, grid="both"), self.title)
-
-
-@dataclass(frozen=True)
 class Line:
     """Points of one series, with words for each."""
 
@@ -137,13 +67,92 @@ class Line:
     tips: Sequence[str] = ()
     tip: str = ""
     """Said of the line as a whole."""
+    band: Sequence[tuple[Number, Number, Number]] = ()
+    """For each step the lowest and the highest value."""
 
 
 @dataclass(frozen=True)
-class Lines:
-    """A line for every series."""
+class Chart:
+    """A drawing with a caption, a note and a legend around it."""
 
     title: str
+    caption: str = field(default="", kw_only=True)
+    note: str = field(default="", kw_only=True)
+    legend: Sequence[Key] = field(default=(), kw_only=True)
+    width: int = field(default=380, kw_only=True)
+    height: int = field(default=300, kw_only=True)
+
+    def svg(self) -> str:
+        """Return the drawing."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Scatter(Chart):
+    """Named points with vertical intervals; dashed lines pass through the point of the baseline."""
+
+    across: str
+    up: str
+    points: Sequence[Point]
+    base: str
+    rule: Number | None = None
+    """A dotted line, drawn where it is not far from the points."""
+    rule_name: str = ""
+
+    def svg(self) -> str:
+        if not self.points:
+            return _message(self.title, "nothing to draw: no variant has been measured", self.width)
+        import altair as alt
+
+        width, height = self.width - 75, self.height - 60
+        across, up = _Scale([p.x for p in self.points]), self._up()
+        x, y = across.axis("x", self.across), up.axis("y", self.up)
+        every = _rows(self.points)
+        base = alt.Data(values=[row for row in every if row["name"] == self.base])
+        ends = [(float(p.y), p.y if p.high is None else p.high, p.y if p.low is None else p.low) for p in self.points]
+        pixels = [
+            (width * across.share(p.x), *(height * (1 - up.share(end)) for end in three), p.name)
+            for p, three in zip(self.points, ends, strict=True)
+        ]
+        words = [
+            {
+                "x": across.value((left + right) / 2 / width),
+                "y": up.value(1 - (top + bottom) / 2 / height),
+                "name": p.name,
+                "weight": 700 if p.name == self.base else 400,
+            }
+            for (left, top, right, bottom), p in zip(place_labels(pixels, width, height), self.points, strict=True)
+        ]
+        dashed = alt.Chart(base).mark_rule(strokeDash=[5, 4], color=GREY)
+        text = [alt.Chart(alt.Data(values=[w for w in words if w["weight"] == weight])) for weight in (400, 700)]
+        layers = [
+            *(_rule(y, self.rule, self.rule_name) if self._near() else ()),
+            dashed.encode(y=y),
+            dashed.encode(x=x),
+            *_dots(every, x, y, alt.Y("low:Q").title(self.up), "y2"),
+            *(
+                one.mark_text(color=GREY, fontSize=12, baseline="middle", fontWeight=weight).encode(
+                    x=x, y=y, text="name:N"
+                )
+                for one, weight in zip(text, (400, 700), strict=True)
+            ),
+        ]
+        return _drawn(self.title, layers, width, height, grid=True)
+
+    def _up(self) -> "_Scale":
+        values = [end for p in self.points for end in (float(p.y), p.low, p.high) if end is not None]
+        return _Scale([*values, self.rule] if self.rule is not None and self._near() else values)
+
+    def _near(self) -> bool:
+        values = [float(p.y) for p in self.points]
+        reach = 2 * (max(values) - min(values)) or 0.1 * abs(values[0])
+        return self.rule is not None and min(values) - reach <= self.rule <= max(values) + reach
+
+
+@dataclass(frozen=True)
+class Lines(Chart):
+    """A line for every series."""
+
     across: str
     up: str
     lines: Sequence[Line]
@@ -152,13 +161,9 @@ class Lines:
     growth: bool = False
     """Both axes are logarithmic, and dotted guides show linear and quadratic growth."""
     rule: Number | None = None
+    rule_name: str = ""
     top: Number | None = None
     """Where the axis ends; lines that come from above are cut off there."""
-    width: int = 380
-    height: int = 300
-    caption: str = ""
-    note: str = ""
-    legend: Sequence[Key] = ()
 
     def svg(self) -> str:
         import altair as alt
@@ -167,144 +172,120 @@ class Lines:
         inside = [(line, [p for p in line.points if self.top is None or p[1] <= self.top]) for line in self.lines]
         values = [y for _, points in inside for _, y in points]
         sizes = sorted({x for _, points in inside for x, _ in points})
+        up = _Scale(values if self.rule is None else [*values, self.rule], self.log or self.growth)
         scale = alt.Scale(type="log", nice=False, padding=6) if self.growth else alt.Scale(nice=False, zero=False)
-        x = alt.X("x:Q").title(self.across).scale(scale)
-        rule = [] if self.rule is None else [self.rule]
-        up = _Scale(values + rule, self.log or self.growth)
-        y = alt.Y("y:Q").title(self.up).scale(up.made())
+        x, y = alt.X("x:Q").title(self.across).scale(scale), up.axis("y", self.up)
         if self.growth:
             x = x.axis(values=sizes, tickCount=len(sizes), format=",d", grid=True, labelOverlap=True)
         if up.log and up.high - up.low > 2:
             decades = [10.0**n for n in range(math.ceil(up.low), math.floor(up.high) + 1)]
             y = y.axis(values=decades, tickCount=len(decades), format="~g")
-        paths, dots = [], []
+        paths, bands, dots = [], [], []
         for line, points in inside:
-            said = _said(line.place, line.tip or line.name)
-            paths += [{"x": a, "y": b, "s": line.place, "colour": colour(line.place), "tip": said} for a, b in points]
+            look = {"s": line.place, **_look(line.place, line.tip or line.name)}
+            paths += [{"x": a, "y": b, **look} for a, b in points]
+            bands += [
+                {"x": a, "low": b, "high": min(c, up.value(1)), **look} for a, b, c in line.band if b < up.value(1)
+            ]
             tips = dict(zip(line.points, line.tips, strict=False))
             dots += _rows(Point(line.name, line.place, *p, tips[p]) for p in points if p in tips)
-        layers = [alt.Chart(alt.Data(values=[{"y": end} for end in rule])).mark_rule(color=GREY).encode(y=y)]
+        layers = list(_rule(y, self.rule, self.rule_name))
         if self.growth:
             dotted = alt.Chart(alt.Data(values=_guides(sizes, values))).mark_line(strokeDash=[2, 4], color=GREY)
             layers.append(dotted.encode(x=x, y=y, detail="s:N"))
-        drawn = alt.Chart(alt.Data(values=paths)).mark_line(size=1.6)
-        layers.append(_marked(drawn).encode(x=x, y=y, detail="s:N"))
-        layers.append(_dots(alt.Chart(alt.Data(values=dots)), 34).encode(x=x, y=y))
-        return _drawn(_spec(alt.layer(*layers), self.width - 75, self.height - 60), self.title)
+        areas = _marked(alt.Chart(alt.Data(values=bands)).mark_area(opacity=0.18))
+        layers.append(areas.encode(x=x, y=alt.Y("low:Q").title(self.up), y2="high:Q", detail="s:N"))
+        drawn = _marked(alt.Chart(alt.Data(values=paths)).mark_line(size=1.6))
+        layers += [drawn.encode(x=x, y=y, detail="s:N"), *_dots(dots, x, y, size=34)]
+        return _drawn(self.title, layers, self.width - 75, self.height - 60)
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Chart):
     """A row for every name, with the dots and intervals of all series, and a line at what they are compared with."""
 
-    title: str
     across: str
     points: Sequence[Point]
     """Their ``y`` is the name of the row, their ``name`` that of the series."""
     line: Number
     log: bool = False
-    width: int = 380
-    caption: str = ""
-    note: str = ""
-    legend: Sequence[Key] = ()
     keyed: bool = False
     """Series are named above the rows, for a file that stands alone."""
+    zone: Number = 0
+    """Differences up to this one, to either side of the line, are on a grey ground."""
 
     def svg(self) -> str:
         import altair as alt
 
         names = list(dict.fromkeys(str(p.y) for p in self.points))
-        series = list(dict.fromkeys(p.name for p in self.points))
-        short = {name: shortened(name) for name in names}
+        places = {p.name: p.place for p in self.points}
+        series = list(places)
+        short = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}" for name in names]
         ends = [end for p in self.points for end in (p.x, p.low, p.high) if end is not None]
-        left = int(16 + 6.3 * max(map(len, short.values())))
-        span = _Scale([self.line, *ends], self.log)
-        x = alt.X("x:Q").title(self.across or None).scale(span.made())
+        span = _Scale([self.line - self.zone, self.line + self.zone, *ends], self.log)
+        left = int(16 + 6.3 * max(map(len, short)))
         above = series if self.keyed else []
         top = -0.5 - len(above)
         # Numbers as heights, so that two rows may have the same shortened name.
-        labels = " : ".join(f"datum.value == {n} ? {_quoted(short[name])}" for n, name in enumerate(names)) + " : ''"
+        labels = " : ".join(f"datum.value == {n} ? {_quoted(one)}" for n, one in enumerate(short)) + " : ''"
         y = alt.Y("row:Q").title(None).scale(domain=[len(names) - 0.5, top], nice=False, zero=False)
-        y = y.axis(
-            values=list(range(len(names))),
-            tickCount=len(names),
-            labelExpr=labels,
-            minExtent=left,
-            maxExtent=left,
-            gridOpacity=0.12,
-        )
+        ticks = {"values": list(range(len(names))), "tickCount": len(names), "labelExpr": labels, "gridOpacity": 0.12}
+        y, x = y.axis(minExtent=left, maxExtent=left, **ticks), span.axis("x", self.across or None)
         rows = _rows(self.points)
         for point, row in zip(self.points, rows, strict=True):
             # Series that found nearly the same would hide each other on one line.
             row["row"] = names.index(str(point.y)) + 0.17 * (series.index(point.name) - (len(series) - 1) / 2)
-        data = alt.Data(values=rows)
-        with_bar = alt.Data(values=[row for row in rows if "low" in row])
+        zone = [{"x": self.line - self.zone, "to": self.line + self.zone}] if self.zone else []
         layers = [
+            alt.Chart(alt.Data(values=zone)).mark_rect(color=GREY, opacity=0.16).encode(x=x, x2="to:Q"),
             alt.Chart(alt.Data(values=[{"x": self.line}])).mark_rule(color=GREY).encode(x=x),
-            _marked(alt.Chart(with_bar).mark_rule(size=2)).encode(
-                x=alt.X("low:Q").title(self.across or None), x2="high:Q", y=y
-            ),
-            _dots(alt.Chart(data), 45).encode(x=x, y=y),
+            *_dots(rows, x, y, alt.X("low:Q").title(self.across or None), "x2", size=45),
         ]
-        if above:
-            # A name for each series, to the right of its mark.
-            places = {p.name: p.place for p in self.points}
-            keys = _rows(Point(name, places[name], span.value(0.02), "", name) for name in above)
-            for n, row in enumerate(keys):
-                row["row"] = top + 0.5 + n
-            layers.append(_dots(alt.Chart(alt.Data(values=keys)), 45).encode(x=x, y=y))
-            words = alt.Chart(alt.Data(values=keys)).mark_text(align="left", dx=9, color=GREY, fontSize=12)
-            layers.append(words.encode(x=x, y=y, text="name:N"))
+        # A name for each series, to the right of its mark.
+        keys = _rows(Point(name, places[name], span.value(0.02), "", name) for name in above)
+        for n, row in enumerate(keys):
+            row["row"] = top + 0.5 + n
+        words = alt.Chart(alt.Data(values=keys)).mark_text(align="left", dx=9, color=GREY, fontSize=12)
+        layers += [*_dots(keys, x, y, size=45), words.encode(x=x, y=y, text="name:N")] if above else []
         height = 23 * (len(names) + len(above))
-        spec = _spec(alt.layer(*layers), max(120, self.width - left - 22), height, grid="both")
-        return _drawn(spec, self.title)
+        return _drawn(self.title, layers, max(120, self.width - left - 22), height, grid=True)
 
 
 @dataclass(frozen=True)
-class Shares:
+class Shares(Chart):
     """Shares of bins along a logarithmic axis: one filled distribution, and one as an outline."""
 
-    title: str
     filled: Sequence[tuple[Number, Number]]
     """Where a bin begins, as a power of ten, and its share; the last one ends the last bin."""
     outline: Sequence[tuple[Number, Number]]
     span: tuple[Number, Number]
     most: Number
     """Where the axis ends, so that several charts can be compared."""
-    caption: str = ""
-    note: str = ""
-    legend: Sequence[Key] = ()
-    width: int = 150
+    width: int = field(default=150, kw_only=True)
 
     def svg(self) -> str:
         import altair as alt
 
-        x = alt.X("x:Q").title(None).scale(domain=list(self.span), nice=False)
-        y = alt.Y("y:Q").axis(None).scale(domain=[0, self.most], nice=False)
         tens = list(range(math.ceil(self.span[0]), math.floor(self.span[1]) + 1))
         shown = [edge for edge in tens if (edge - tens[0]) % math.ceil(len(tens) / 4) == 0]
+        x = alt.X("x:Q").title(None).scale(domain=list(self.span), nice=False)
         x = x.axis(values=shown, labelExpr="datum.value == 0 ? '1' : format(pow(10, datum.value), '~g')", grid=False)
+        y = alt.Y("y:Q").axis(None).scale(domain=[0, self.most], nice=False)
         layers = []
-        if self.filled:
-            area = alt.Chart(self._data(self.filled)).mark_area(interpolate="step-after", color=colour(1), opacity=0.5)
-            layers.append(area.encode(x=x, y=y, description=alt.value(_said(1, self.title))))
-        if self.outline:
-            line = alt.Chart(self._data(self.outline)).mark_line(interpolate="step-after", color=GREY, size=1.2)
-            layers.append(line.encode(x=x, y=y, description=alt.value(_said(0, self.title))))
-        return _drawn(_spec(alt.layer(*layers), self.width, 62), self.title)
-
-    def _data(self, steps: Sequence[tuple[Number, Number]]) -> Any:
-        import altair as alt
-
-        return alt.Data(values=[{"x": edge, "y": share} for edge, share in steps])
+        for place, steps in ((1, self.filled), (0, self.outline)):
+            if steps:
+                data = alt.Chart(alt.Data(values=[{"x": edge, "y": share} for edge, share in steps]))
+                area = data.mark_area(interpolate="step-after", color=COLOURS[1], opacity=0.5)
+                line = data.mark_line(interpolate="step-after", color=GREY, size=1.2)
+                said = alt.value(_look(place, self.title)["tip"])
+                layers.append((area if place else line).encode(x=x, y=y, description=said))
+        return _drawn(self.title, layers, self.width, 62)
 
 
-Chart = Scatter | Lines | Rows | Shares
-
-
-def _said(place: int, tip: str) -> str:
-    """The class and the words of a mark, as ``_tidy`` takes them apart."""
-    return f"{place}|{tip}"
+def _look(place: int, tip: str) -> dict[str, str]:
+    """Colour, shape, and the class and the words of a mark, as ``_tidy`` takes them apart."""
+    colour, shape = COLOURS[place % len(COLOURS)], SHAPES[place % len(SHAPES)]
+    return {"colour": colour, "shape": shape, "tip": f"{place}|{tip}"}
 
 
 def _quoted(text: str) -> str:
@@ -314,26 +295,40 @@ def _quoted(text: str) -> str:
 
 
 def _rows(points: Iterable[Point]) -> list[dict[str, Any]]:
-    found = []
-    for p in points:
-        row = {"x": p.x, "y": p.y, "name": p.name, "colour": colour(p.place), "shape": shape(p.place)}
-        row["tip"] = _said(p.place, p.tip)
-        found.append(row if p.low is None else row | {"low": p.low, "high": p.high})
-    return found
+    return [
+        {"x": p.x, "y": p.y, "name": p.name, **_look(p.place, p.tip)}
+        | ({} if p.low is None else {"low": p.low, "high": p.high})
+        for p in points
+    ]
 
 
 def _marked(chart: Any) -> Any:
-    """Each mark with its own colour and words."""
+    """Give each mark its own colour and words."""
     import altair as alt
 
     return chart.encode(color=alt.Color("colour:N").scale(None).legend(None), description="tip:N")
 
 
-def _dots(chart: Any, size: int = 80) -> Any:
+def _dots(rows: list[dict[str, Any]], x: Any, y: Any, low: Any = None, to: str = "", size: int = 80) -> list[Any]:
+    """Return a layer of intervals, where there are some, and one of dots."""
     import altair as alt
 
-    marks = chart.mark_point(filled=True, opacity=1, size=size)
-    return _marked(marks).encode(shape=alt.Shape("shape:N").scale(None).legend(None))
+    bars = _marked(alt.Chart(alt.Data(values=[row for row in rows if "low" in row])).mark_rule(size=1.7))
+    dots = _marked(alt.Chart(alt.Data(values=rows)).mark_point(filled=True, opacity=1, size=size))
+    shown = dots.encode(x=x, y=y, shape=alt.Shape("shape:N").scale(None).legend(None))
+    return [bars.encode(**{"x": x, "y": y, to[:1]: low, to: "high:Q"}), shown] if to else [shown]
+
+
+def _rule(y: Any, value: Number | None, name: str) -> list[Any]:
+    """Return a line across the chart, with its name above its right end; dotted where it has one."""
+    import altair as alt
+
+    if value is None:
+        return []
+    data = alt.Chart(alt.Data(values=[{"y": value, "name": name}]))
+    line = data.mark_rule(color=GREY, strokeDash=[2, 3] if name else [1, 0]).encode(y=y)
+    words = data.mark_text(color=GREY, fontSize=11, align="right", baseline="bottom", dy=-2)
+    return [line, words.encode(x=alt.value("width"), y=y, text="name:N")] if name else [line]
 
 
 class _Scale:
@@ -346,7 +341,9 @@ class _Scale:
         # Where all are nearly the same, a little difference should not look like a large one.
         margin = max(0.06 * (high - low), 0.15 - (high - low) / 2) if self.log else 0.07 * (high - low)
         margin = margin or abs(low) * 0.1 or 1.0
-        self.low, self.high = low - margin, high + margin
+        # What is never below zero has no axis below zero, either.
+        bottom = low - margin
+        self.low, self.high = max(0.0, bottom) if low >= 0 and not self.log else bottom, high + margin
 
     def share(self, value: Number) -> Number:
         return ((math.log10(value) if self.log else value) - self.low) / (self.high - self.low)
@@ -355,15 +352,12 @@ class _Scale:
         found = self.low + share * (self.high - self.low)
         return 10**found if self.log else found
 
-    def made(self) -> Any:
+    def axis(self, name: str, title: str | None) -> Any:
         import altair as alt
 
         kind = "log" if self.log else "linear"
-        return alt.Scale(type=kind, zero=False, nice=False, domain=[self.value(0), self.value(1)])
-
-
-def _scale(values: Sequence[Number], log: bool | None = None) -> Any:
-    return _Scale(values, log).made()
+        scale = alt.Scale(type=kind, zero=False, nice=False, domain=[self.value(0), self.value(1)])
+        return (alt.X if name == "x" else alt.Y)(f"{name}:Q").title(title).scale(scale)
 
 
 def _guides(sizes: Sequence[Number], values: Sequence[Number]) -> list[dict[str, Number]]:
@@ -376,31 +370,20 @@ def _guides(sizes: Sequence[Number], values: Sequence[Number]) -> list[dict[str,
     return found
 
 
-def _spec(chart: Any, width: Number, height: Number, grid: str = "y") -> dict[str, Any]:
-    number = {"labelColor": GREY, "titleColor": GREY, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 400}
-    line = {"domain": False, "ticks": False, "gridColor": GREY, "gridOpacity": 0.25, "tickCount": 5}
-    # Extents are fixed: widths of letters differ between machines.
-    axes = {
-        "axis": number | line,
-        "axisX": {
-            "grid": grid == "both",
-            "minExtent": 20,
-            "maxExtent": 20,
-            "labelOverlap": "greedy",
-            "labelSeparation": 6,
-        },
-        "axisY": {"grid": True, "minExtent": 36, "maxExtent": 36, "labelLimit": 400, "labelOverlap": False},
-    }
-    config = axes | {"view": {"stroke": None}, "font": "Liberation Sans", "background": None}
-    padding = {"left": 4, "top": 8, "right": 12, "bottom": 4}
-    # Checking a specification against the schema takes longer than drawing it.
-    made = chart.properties(width=width, height=height, padding=padding).to_dict(validate=False)
-    return made | {"config": config}
-
-
-def _drawn(spec: dict[str, Any], title: str) -> str:
+def _drawn(title: str, layers: Sequence[Any], width: Number, height: Number, grid: bool = False) -> str:
+    import altair as alt
     import vl_convert
 
+    text = {"labelColor": GREY, "titleColor": GREY, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 400}
+    line = {"domain": False, "ticks": False, "gridColor": GREY, "gridOpacity": 0.25, "tickCount": 5}
+    # Extents are fixed: widths of letters differ between machines.
+    across = {"grid": grid, "minExtent": 20, "maxExtent": 20, "labelOverlap": "greedy", "labelSeparation": 6}
+    up = {"grid": True, "minExtent": 36, "maxExtent": 36, "labelLimit": 400, "labelOverlap": False}
+    config = {"axis": text | line, "axisX": across, "axisY": up, "view": {"stroke": None}, "font": "Liberation Sans"}
+    padding = {"left": 4, "top": 8, "right": 12, "bottom": 4}
+    made = alt.layer(*layers).properties(width=width, height=height, padding=padding)
+    # Checking a specification against the schema takes longer than drawing it.
+    spec = made.to_dict(validate=False) | {"config": config | {"background": None}}
     return _tidy(vl_convert.vegalite_to_svg(_printable(spec), show_warnings=False), title)
 
 
@@ -435,14 +418,13 @@ def place_labels(
         for far in (9, 20, 32, 46):
             for top in (y - far - tall, y + far):
                 corners += [(x - wide * share, top) for share in (0.5, 0.1, 0.9)]
-        boxes = [(left, top, left + wide, top + tall) for left, top in corners]
 
         def cost(box: Box, x: Number = x, y: Number = y) -> Number:
             outside = (box[2] - box[0]) * (box[3] - box[1]) - _overlap(box, (0, 0, width, height))
             hidden = sum(_overlap(box, each) for each in marks) + 3 * sum(_overlap(box, each) for each in chosen)
             return 5 * outside + 2 * hidden + math.hypot((box[0] + box[2]) / 2 - x, (box[1] + box[3]) / 2 - y) / 4
 
-        chosen.append(min(boxes, key=cost))
+        chosen.append(min(((left, top, left + wide, top + tall) for left, top in corners), key=cost))
     return chosen
 
 
@@ -454,7 +436,6 @@ def _overlap(one: Box, other: Box) -> Number:
 PLAIN = {"opacity": "1", "text-anchor": "start", "font-size": "12px", "transform": "translate(0,0)", "version": "1.1"}
 """Attributes that say what is so without them."""
 DROPPED = ("role", "class", "pointer-events", "font-family", "stroke-miterlimit")
-POINTS = re.compile(r"(?:[ML]-?[\d.]+,-?[\d.]+)+Z?")
 
 
 def _tidy(svg: str, title: str) -> str:
@@ -467,9 +448,7 @@ def _tidy(svg: str, title: str) -> str:
             if name.startswith("aria-") or name in DROPPED or PLAIN.get(name) == value:
                 del each.attrib[name]
             elif name in ("d", "transform", "x2", "y2"):
-                each.attrib[name] = re.sub(r"-?\d+\.\d{2,}(e-?\d+)?", _shorter, value)
-        if POINTS.fullmatch(each.get("d", "")):
-            each.set("d", _path(each.attrib["d"]))
+                each.attrib[name] = re.sub(r"-?\d+\.\d{2,}(e-?\d+)?", _tenths, value)
         if bar and place.isdigit():
             each.set("class", f"k{place}")
             ElementTree.SubElement(each, f"{{{SVG}}}title").text = tip
@@ -480,46 +459,27 @@ def _tidy(svg: str, title: str) -> str:
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
+def _tenths(found: re.Match[str]) -> str:
+    return f"{round(float(found[0]), 1) + 0.0:g}"
+
+
 def _unwrap(parent: ElementTree.Element) -> None:
     """Take out groups that say nothing, and shapes without any colour."""
     kept: list[ElementTree.Element] = []
     for child in parent:
         _unwrap(child)
-        kind = child.tag.removeprefix(f"{{{SVG}}}")
-        if kind == "g" and not child.attrib:
+        group = child.tag == f"{{{SVG}}}g"
+        unseen = child.tag == f"{{{SVG}}}path" and not {"fill", "stroke"} & set(child.attrib)
+        if group and not child.attrib:
             kept += child
-        elif not (kind == "g" and not len(child)) and not (
-            kind == "path" and not {"fill", "stroke"} & set(child.attrib)
-        ):
+        elif not unseen and (len(child) or not group):
             kept.append(child)
     parent[:] = kept
 
 
-def _path(d: str) -> str:
-    """Return a path through the same points, with steps along an axis written as such."""
-    parts: list[str] = []
-    at: tuple[str, str] | None = None
-    for x, y in re.findall(r"[ML](-?[\d.]+),(-?[\d.]+)", d):
-        if at is None or not parts:
-            parts.append(f"M{x},{y}")
-        elif (x, y) != at:
-            step = f"H{x}" if y == at[1] else f"V{y}" if x == at[0] else f"L{x},{y}"
-            # Two steps along one axis are one where the second goes on from the first.
-            if step[0] in "HV" and parts[-1][0] == step[0]:
-                parts[-1] = step
-            else:
-                parts.append(step)
-        at = x, y
-    return "".join(parts) + "Z" * d.endswith("Z")
-
-
-def _shorter(found: re.Match[str]) -> str:
-    return f"{round(float(found[0]), 1) + 0.0:g}"
-
-
 def _message(title: str, text: str, width: int) -> str:
+    """Return a drawing that says why there is nothing to see."""
     root = ElementTree.Element(f"{{{SVG}}}svg", {"viewBox": f"0 0 {width} 60", "width": str(width), "height": "60"})
-    ElementTree.register_namespace("", SVG)
     middle = {"x": str(width // 2), "y": "34", "text-anchor": "middle", "fill": GREY, "font-size": "12"}
     ElementTree.SubElement(root, f"{{{SVG}}}text", middle).text = text
     return _tidy(ElementTree.tostring(root, encoding="unicode"), title)

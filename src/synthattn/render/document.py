@@ -47,6 +47,21 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Menu:
+    """Charts of which a reader chooses one by its caption, on pages alone."""
+
+    label: str
+    charts: Sequence[Chart]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Blocks next to each other where there is room."""
+
+    blocks: Sequence["Block"]
+
+
+@dataclass(frozen=True)
 class Images:
     """Heat maps in rows, on pages alone: each row has a name and images, which are a base64 file, a tip and a label."""
 
@@ -121,6 +136,8 @@ Block = (
     | Facts
     | Command
     | Figures
+    | Menu
+    | Beside
     | Images
     | Answers
     | Verdicts
@@ -145,11 +162,11 @@ class Document:
     """A whole page.
 
     Args:
-        title: of the window, and of the document where ``heading`` says nothing else.
+        title: of the window.
         made_by: the command.
         lead: above all sections.
         sections: those without blocks are left out.
-        heading: the words of the heading, in parts that stay together in one line.
+        heading: the words of the heading; those of the title unless given.
         scripted: whether a reader may sort tables, copy commands and choose a theme, which takes a script.
     """
 
@@ -157,7 +174,7 @@ class Document:
     made_by: str
     lead: Sequence[Block]
     sections: Sequence[Section]
-    heading: Sequence[str] = ()
+    heading: str = ""
     scripted: bool = False
     places: int = 0
     """Series that legends tell apart."""

@@ -3,13 +3,12 @@
 import base64
 import functools
 import hashlib
-import re
 from typing import TYPE_CHECKING
 
 from synthattn.messages import printable
 from synthattn.render.charts import COLOURS, SHAPES
 from synthattn.render.document import Document
-from synthattn.render.numbers import NOTHING, TIMES
+from synthattn.render.numbers import NOTHING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -46,7 +45,7 @@ def _environment() -> "Environment":
         # No control character of a text from outside gets into a page.
         finalize=lambda value: value if isinstance(value, Markup) else printable(str(value), lines=True),
     )
-    made.filters |= {"kind": lambda block: type(block).__name__, "breakable": _breakable, "head": _head}
+    made.filters |= {"kind": lambda block: type(block).__name__}
     made.tests |= {"text": lambda value: isinstance(value, str)}
     made.globals |= {"colours": COLOURS, "shapes": SHAPES, "nothing": NOTHING, "drawn": _drawn}
     return made
@@ -62,20 +61,3 @@ def _drawn(chart: object) -> object:
     from markupsafe import Markup
 
     return Markup(chart.svg())  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _breakable(name: object) -> object:
-    """Return a name that may go on in the next line where its parts end."""
-    from markupsafe import Markup, escape
-
-    if isinstance(name, Markup):
-        return name
-    return Markup(re.sub(r"([_+(.])", r"\1<wbr>", str(escape(printable(str(name), lines=True)))))
-
-
-def _head(text: str) -> object:
-    """Return a head that may be broken before capitals, but not after a sign."""
-    from markupsafe import Markup, escape
-
-    found = str(escape(printable(text, lines=True))).replace(f"{TIMES} ", f"{TIMES}&nbsp;")
-    return Markup(re.sub("(?<=[a-z.])(?=[A-Z])", "<wbr>", found))

@@ -117,6 +117,13 @@ class Table:
     key: str = "table"
     """Where footnotes are found on a page."""
 
+    @property
+    def cards(self) -> bool:
+        """Whether rows become cards on a small screen: where columns are few or hold sentences, and have no groups."""
+        shaded = any(cell.share is not None for column in self.columns for cell in column.cells)
+        few = len(self.columns) < 7 and not shaded and not any(column.group for column in self.columns)
+        return few or any(column.words for column in self.columns)
+
     @cached_property
     def notes(self) -> list[str]:
         """Footnotes in the order of their numbers, which begin at 1."""
