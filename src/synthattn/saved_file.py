@@ -1,13 +1,15 @@
-"""Read JSON and YAML files that were written earlier, by this package or by another program.
+"""Write files whole, and read JSON and YAML files that were written by this package or by another program.
 
 Reading any file either succeeds or raises a one-line ``ValueError`` that names the file.
 """
 
+import contextlib
 import dataclasses
 import json
+import os
 import types
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -15,6 +17,26 @@ DEEPEST = 100
 """Maximum nesting of lists and objects in a file; fixed, because Python's own limit depends on the caller."""
 
 T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a file beside ``path`` to write to, which then takes its place: readers see the old file or the new one."""
+    beside = path.with_name(f"{path.name}.part")
+    try:
+        yield beside
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+    except OSError:
+        beside.unlink(missing_ok=True)  # leaves more room on a full disk
+        raise
+    beside.replace(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")
 
 
 def read_json(file: Path) -> Any:

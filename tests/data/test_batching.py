@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from synthattn.data import cache
 from synthattn.data.batching import TokenBatches, pad
-from synthattn.data.encoded import Encoded, Packed, write
+from synthattn.data.encoded import Encoded, packed, write
 
 
 @given(
@@ -86,9 +86,9 @@ def test_texts_come_back_from_disk(tmp_path, vocabulary):
     assert found.lengths.tolist() == [len(text) for text in texts]
     assert isinstance(found.ids, np.memmap)
     flat = [token for text in texts for token in text]
-    packed = Packed(found, 64)
-    assert [token for piece in packed for token in piece.tolist()] == flat
-    assert {len(piece) for piece in list(packed)[:-1]} == {64}
+    pieces = packed(found, 64)
+    assert [token for piece in pieces for token in piece.tolist()] == flat
+    assert {len(piece) for piece in list(pieces)[:-1]} == {64}
     with pytest.raises(IndexError):
         found[500]
 
@@ -96,7 +96,7 @@ def test_texts_come_back_from_disk(tmp_path, vocabulary):
 def test_no_texts_at_all(tmp_path):
     assert write(tmp_path, "none", iter([]), 100) == 0
     assert len(Encoded(tmp_path, "none")) == 0
-    assert len(Packed(Encoded(tmp_path, "none"), 8)) == 0
+    assert len(packed(Encoded(tmp_path, "none"), 8)) == 0
 
 
 def test_what_is_interrupted_leaves_nothing_behind(tmp_path, monkeypatch):

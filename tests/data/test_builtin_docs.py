@@ -50,28 +50,16 @@ def test_labels_are_large_classes(found):
     assert min(counts.values()) >= docs.MIN_PARAGRAPHS
 
 
-def test_the_cache_is_used_and_repaired(cache, found, monkeypatch):
-    (path,) = cache.iterdir()
-    whole = path.read_bytes()
-    print_of = open_builtin("docs").fingerprint()
-    some = [(fields["text"], fields["module"]) for fields in found["test"]]
-    monkeypatch.setattr(docs, "extract", lambda: some)
-    for broken in (whole[: len(whole) // 2], b"", b"{}\n[1, 2]\n", whole.replace(b"torch", b"touch", 1), b"\xff"):
-        path.write_bytes(broken)
-        assert len(list(open_builtin("docs").read("test"))) == len(some)
-        assert open_builtin("docs").fingerprint() != print_of
-        assert path.read_bytes() not in (broken, whole)
-    path.write_bytes(whole)
-    assert open_builtin("docs").fingerprint() == print_of
-    assert list(cache.iterdir()) == [path]
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "file" / "below"))
-    monkeypatch.setattr(docs, "extract", lambda: [("A text.", "torch")])
-    source = open_builtin("docs")
-    assert [r.fields for split in source.splits for r in source.read(split)] == [{"text": "A text.", "module": "torch"}]
+def test_the_cache_is_used(cache, found, monkeypatch):
+    (file,) = cache.rglob(docs.FILE)
+    whole = file.read_bytes()
+    monkeypatch.setattr(docs, "extract", lambda: pytest.fail("it is in the cache"))
+    assert [record.fields for record in open_builtin("docs").read("test")] == found["test"]
+    for broken in (whole[: len(whole) // 2], b"", b'["a text"]', b"\xff"):
+        file.write_bytes(broken)
+        with pytest.raises(ValueError, match=r"is damaged \(.*\); remove its folder, and it is made again$"):
+            open_builtin("docs").fingerprint()
+    file.write_bytes(whole)
 
 
 def test_records_of_runs_have_the_versions(cache):
@@ -79,7 +67,7 @@ def test_records_of_runs_have_the_versions(cache):
     source = open_builtin("docs")
     assert f"python {platform.python_version()}" in source.notes[0]
     assert "torch 2" in source.notes[0]
-    with pytest.raises(ValueError, match="docs has no split 'dev'; choose from train, validation, test"):
+    with pytest.raises(ValueError, match="docs has no split 'dev'; choose from test, train, validation"):
         next(source.read("dev"))
 
 

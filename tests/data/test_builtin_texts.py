@@ -139,5 +139,5 @@ def test_errors(name, message):
 
 
 def test_unknown_split():
-    with pytest.raises(ValueError, match="has no split 'dev'; choose from train, validation, test"):
+    with pytest.raises(ValueError, match="has no split 'dev'; choose from test, train, validation"):
         next(open_builtin("grammar-de").read("dev"))

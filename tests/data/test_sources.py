@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from synthattn.data import files
-from synthattn.data.first_records import FirstRecords
 from synthattn.data.folder import FolderSource, arrange
 from synthattn.data.holdout import HeldOut, content_hash
 from synthattn.data.hub import HubName, HubSource, parse_hub_name
 from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
-from synthattn.data.source import Record, Source
+from synthattn.data.source import FirstRecords, Record, Source
 
 
 def make(folder: Path, contents: Mapping[str, str | bytes]) -> Path:

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from synthattn.data.holdout import HeldOut
@@ -15,7 +14,6 @@ from synthattn.data.tokenizers import train_tokenizer
 from synthattn.tasks import GLUE, SUPERGLUE, TASKS, find_task
 from synthattn.tasks.classification import Classification
 from synthattn.tasks.encoding import Limits, encode, examples
-from synthattn.tasks.mixing import MixedOrder
 from synthattn.tasks.report import examine
 
 PASSAGE = {
@@ -412,23 +410,3 @@ def test_errors(name, fields, message):
 def test_an_unknown_task():
     with pytest.raises(ValueError, match="unknown task 'translate'; did you mean translation"):
         find_task("translate")
-
-
-def test_mixing_is_proportional_up_to_a_limit():
-    sizes = [100, 900, 10_000]
-    assert MixedOrder(sizes, None).shares[2] == pytest.approx(10 / 11)
-    order = MixedOrder(sizes, 1000)
-    assert order.shares == [0.05, 0.45, 0.5]
-    epochs = [order(3, epoch) for epoch in range(10)]
-    for epoch in epochs:
-        assert np.histogram(epoch, [0, 100, 1000, 11_000])[0].tolist() == [100, 900, 1000]
-    assert set(np.concatenate(epochs).tolist()) == set(range(11_000)), "every example comes, in rounds"
-
-
-def test_what_cannot_be_mixed():
-    with pytest.raises(ValueError, match="cannot mix a task of 0 examples"):
-        MixedOrder([3, 0], None)
-    with pytest.raises(ValueError, match="nothing to mix: no task was given"):
-        MixedOrder([], None)
-    with pytest.raises(ValueError, match="the limit must be at least 1, got 0"):
-        MixedOrder([3], 0)

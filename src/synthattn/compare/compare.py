@@ -25,10 +25,9 @@ from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import answer
 from synthattn.data.locks import LOCK, FolderInUseError, locked_folder
 from synthattn.layers.mixers import parse_mixer
-from synthattn.saved_file import one_line, read_yaml, restore
+from synthattn.saved_file import one_line, read_yaml, restore, write_text
 from synthattn.synthesizers import FAMILY
 from synthattn.training import record
-from synthattn.training.checkpoints import write_text
 from synthattn.training.evaluation import Evaluation, load_rows, metrics_of
 from synthattn.training.floors import floors
 from synthattn.training.prepare import Prepared, check_same_data

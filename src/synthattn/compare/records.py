@@ -12,8 +12,7 @@ from typing import Any
 
 from synthattn.compare.results import VERSION, Heads, Histogram, MixtureWeights, compact
 from synthattn.metrics.base import Rows
-from synthattn.saved_file import read_dataclass
-from synthattn.training.checkpoints import write_text
+from synthattn.saved_file import read_dataclass, write_text
 from synthattn.training.evaluation import load_rows
 from synthattn.training.record import RunRecord
 

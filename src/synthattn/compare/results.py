@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from synthattn.saved_file import read_dataclass
-from synthattn.training.checkpoints import write_text
+from synthattn.saved_file import read_dataclass, write_text
 
 FILE, VERSION = "results.json", 2
 WIDE = 0.25

@@ -98,26 +98,15 @@ class Pieces(Sequence[NDArray[np.int64]]):
         return np.diff(self.starts)
 
 
-class Packed(Pieces):
-    """All texts concatenated and cut into pieces of equal length; the shorter last piece is kept."""
-
-    def __init__(self, texts: Encoded, length: int) -> None:
-        _check(length)
-        super().__init__(texts, np.arange(0, len(texts.ids), length))
+def packed(texts: Encoded, length: int) -> Pieces:
+    """Concatenate all texts and cut them into pieces of equal length; the shorter last piece is kept."""
+    return Pieces(texts, np.arange(0, len(texts.ids), length))
 
 
-class Cut(Pieces):
-    """Every text by itself; texts longer than ``length`` are cut into several pieces."""
-
-    def __init__(self, texts: Encoded, length: int) -> None:
-        _check(length)
-        lengths = texts.lengths
-        pieces = -(-lengths // length)
-        first = np.repeat(texts.ends - lengths, pieces)
-        number = np.arange(len(first)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        super().__init__(texts, first + number * length)
-
-
-def _check(length: int) -> None:
-    if length < 1:
-        raise ValueError(f"length must be at least 1, got {length}")
+def cut(texts: Encoded, length: int) -> Pieces:
+    """Take every text by itself; texts longer than ``length`` are cut into several pieces."""
+    lengths = texts.lengths
+    pieces = -(-lengths // length)
+    first = np.repeat(texts.ends - lengths, pieces)
+    number = np.arange(len(first)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    return Pieces(texts, first + number * length)

@@ -1,6 +1,7 @@
 """Data sources: one small interface for files, folders, the hub and built-in data."""
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -63,6 +64,24 @@ class WrappedSource:
     @property
     def notes(self) -> tuple[str, ...]:
         return self.source.notes
+
+
+class FirstRecords(WrappedSource):
+    """A source with the first ``count`` records of its train split, which may be too large to be read to its end."""
+
+    def __init__(self, source: Source, count: int) -> None:
+        super().__init__(source)
+        self.count = count
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self.source.notes, f"of train, the first {self.count:,} records are read")
+
+    def read(self, split: str) -> Iterator[Record]:
+        return itertools.islice(self.source.read(split), self.count if split == "train" else None)
+
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.source.fingerprint(), self.count)
 
 
 def fingerprint_of(*state: Any) -> str:

@@ -1,18 +1,15 @@
 """Metrics, each with an exact definition of its score."""
 
-from synthattn.metrics.averages import glue_average, superglue_average
 from synthattn.metrics.base import Metric, MetricValue, Rows
-from synthattn.metrics.bleu import Bleu, BleuN, TokenizedBleu
-from synthattn.metrics.chrf import ChrF
+from synthattn.metrics.bleu import Bleu, BleuN, ChrF, TokenizedBleu
 from synthattn.metrics.cider import CiderD
 from synthattn.metrics.classification import F1, Accuracy, MacroF1, Matthews
 from synthattn.metrics.correlation import Pearson, Spearman
 from synthattn.metrics.embedding import EmbeddingSimilarity
 from synthattn.metrics.meteor import Meteor
-from synthattn.metrics.multirc import MultiRcExactMatch, MultiRcF1
 from synthattn.metrics.perplexity import BitsPerByte, Perplexity
-from synthattn.metrics.record import ReCoRDExactMatch, ReCoRDF1
 from synthattn.metrics.rouge import Rouge
+from synthattn.metrics.superglue import MultiRcExactMatch, MultiRcF1, ReCoRDExactMatch, ReCoRDF1
 from synthattn.metrics.vectors import load_vectors
 
 __all__ = [
@@ -39,7 +36,5 @@ __all__ = [
     "Rows",
     "Spearman",
     "TokenizedBleu",
-    "glue_average",
     "load_vectors",
-    "superglue_average",
 ]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from synthattn.metrics.base import Metric, MetricValue, Rows
+from synthattn.metrics.base import Metric, Rows
 
 Parts = tuple[tuple[str, str], ...]
 """Pairs of task and metric whose mean is the score of one task of a benchmark."""
@@ -41,29 +41,6 @@ SUPERGLUE_DEFINITION = (
 )
 
 
-def glue_average(scores: Mapping[str, Mapping[str, float]]) -> MetricValue:
-    """Return the average of GLUE from ``scores[task][metric]``; MNLI has two test sets, which are two tasks."""
-    return _average("glue", GLUE, scores, GLUE_DEFINITION)
-
-
-def superglue_average(scores: Mapping[str, Mapping[str, float]]) -> MetricValue:
-    """Return the average of SuperGLUE from ``scores[task][metric]``."""
-    return _average("superglue", SUPERGLUE, scores, SUPERGLUE_DEFINITION)
-
-
-def _average(
-    name: str, tasks: Mapping[str, Parts], scores: Mapping[str, Mapping[str, float]], definition: str
-) -> MetricValue:
-    wanted = [pair for parts in tasks.values() for pair in parts]
-    missing = [f"{task} {metric}" for task, metric in wanted if metric not in scores.get(task, {})]
-    if missing:
-        raise ValueError(f"the average of {name} needs {len(wanted)} scores, missing: {', '.join(missing)}")
-    means = {
-        label: sum(float(scores[task][metric]) for task, metric in parts) / len(parts) for label, parts in tasks.items()
-    }
-    return MetricValue(name, sum(means.values()) / len(means), definition, parts=means)
-
-
 class Mean(Metric):
     """The mean over tasks as one metric with rows, so that it has an interval and can be compared.
 
@@ -81,12 +58,8 @@ class Mean(Metric):
         metrics: Mapping[tuple[str, str], Metric],
         definition: str,
     ) -> None:
-        self.name, self.tasks, self.metrics, self._definition = name, tasks, metrics, definition
+        self.name, self.tasks, self.metrics, self.stated_definition = name, tasks, metrics, definition
         self.keys = [key for task in tasks for key in task]
-
-    @property
-    def definition(self) -> str:
-        return self._definition
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         raise ValueError(f"{self.name} is made of the rows of its tasks, see joined()")

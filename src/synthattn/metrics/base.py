@@ -32,7 +32,7 @@ class Metric:
 
     name: str
     higher_is_better: ClassVar[bool] = True
-    stated_definition: ClassVar[str]
+    stated_definition: str
     """The definition of a metric without options."""
 
     @property
@@ -64,7 +64,10 @@ class Metric:
             raise ValueError(f"{self.name}: {len(predictions)} predictions for {len(references)} references")
         if len(predictions) == 0:
             raise ValueError(f"{self.name}: nothing to score")
-        rows = self.rows(predictions, references)
+        return self.result(self.rows(predictions, references))
+
+    def result(self, rows: Rows) -> MetricValue:
+        """Return the value of these rows with its definition and its parts."""
         return MetricValue(self.name, self.value(rows), self.definition, self.higher_is_better, self.parts(rows))
 
 

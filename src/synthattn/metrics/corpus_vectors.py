@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthattn.metrics.texts import lowered_words
+from synthattn.saved_file import write_text
 
 WINDOW = 4
 SMOOTHING = 0.75
@@ -44,9 +45,7 @@ def corpus_vectors(texts: Iterable[str], words: int = 4000, width: int = 64) -> 
 def save_vectors(vectors: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> None:
     """Save vectors in the form that ``load_vectors`` reads."""
     lines = (f"{word} {' '.join(f'{number:.5g}' for number in vector)}\n" for word, vector in vectors.items())
-    beside = path.with_name(path.name + ".part")
-    beside.write_text("".join(lines), encoding="utf-8")
-    beside.replace(path)
+    write_text(path, "".join(lines))
 
 
 def _together(lines: list[list[int]], words: int) -> NDArray[np.float64]:

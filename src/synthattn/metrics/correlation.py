@@ -17,12 +17,11 @@ class Pearson(Metric):
     """Pearson correlation. A row is a prediction and its reference; None, not understood, is -1.0 as in T5."""
 
     name = "pearson"
-    title = "Pearson"
 
     @property
     def definition(self) -> str:
         return (
-            f"{self.title} correlation, a prediction that cannot be understood is {UNREADABLE}, 0 where all "
+            f"{self.name.title()} correlation, a prediction that cannot be understood is {UNREADABLE}, 0 where all "
             "predictions or all references are the same, x 100"
         )
 
@@ -45,10 +44,11 @@ class Spearman(Pearson):
     """Spearman correlation, the Pearson correlation of ranks; equal numbers share their mean rank."""
 
     name = "spearman"
-    title = "Spearman"
 
     def value(self, rows: Rows) -> float:
-        return 100.0 * _correlation(_ranks(rows[:, 0]), _ranks(rows[:, 1]))
+        from scipy.stats import rankdata
+
+        return super().value(rankdata(rows, axis=0))
 
 
 def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
@@ -59,8 +59,3 @@ def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     # Divide by each norm in turn: the product of two small norms may be zero. Clip rounding errors beyond 1.
     correlation = float(a / np.linalg.norm(a) @ (b / np.linalg.norm(b)))
     return min(1.0, max(-1.0, correlation))
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    _, groups, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(sizes) - (sizes - 1) / 2)[groups]

@@ -28,36 +28,3 @@ from transformers.modeling_outputs import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils.generic import can_return_tuple
-
-__all__ = [
-    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
-    "AutoConfig",
-    "AutoModel",
-    "AutoModelForCausalLM",
-    "AutoModelForMaskedLM",
-    "AutoModelForSeq2SeqLM",
-    "AutoModelForSequenceClassification",
-    "BaseModelOutput",
-    "BaseModelOutputWithPastAndCrossAttentions",
-    "Cache",
-    "CacheLayerMixin",
-    "CausalLMOutputWithPast",
-    "DynamicCache",
-    "DynamicLayer",
-    "EncoderDecoderCache",
-    "ForCausalLMLoss",
-    "ForMaskedLMLoss",
-    "ForSequenceClassificationLoss",
-    "GenerationConfig",
-    "GenerationMixin",
-    "GradientCheckpointingLayer",
-    "MaskedLMOutput",
-    "PreTrainedConfig",
-    "PreTrainedModel",
-    "Seq2SeqLMOutput",
-    "Seq2SeqModelOutput",
-    "SequenceClassifierOutput",
-    "StrictDataclassError",
-    "can_return_tuple",
-    "strict",
-]

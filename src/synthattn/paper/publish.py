@@ -10,7 +10,7 @@ from synthattn.paper.markdown import PAGE, TABLE
 from synthattn.paper.page import page, page_of_table1, table
 from synthattn.paper.page import table1 as markdown_of_table1
 from synthattn.paper.recipes import TABLES
-from synthattn.training.checkpoints import write_text
+from synthattn.saved_file import write_text
 
 OVERVIEW = "README.md"
 COMPUTED = ("table1", "analysis")

@@ -1,32 +1,23 @@
-"""Tasks of the paper: each task is a class, and ``TASKS`` lists them by name."""
+"""Tasks of the paper, which ``TASKS`` lists by name."""
 
 from synthattn.messages import suggestion
 from synthattn.tasks.base import Example, Task
 from synthattn.tasks.classification import Classification, ListOps
-from synthattn.tasks.glue import Cola, Mnli, Mrpc, Qnli, Qqp, Rte, Sst2, Stsb, Wnli
+from synthattn.tasks.glue import GLUE, WNLI
 from synthattn.tasks.language_modeling import LanguageModeling, SentenceModeling, SpanCorruption
-from synthattn.tasks.superglue import BoolQ, Cb, Copa, MultiRc, ReCoRD, SuperGlueRte, Wic, Wsc
+from synthattn.tasks.superglue import SUPERGLUE
 from synthattn.tasks.text_to_text import Dialogue, Summarization, Translation, Turns
 
-GLUE: tuple[type[Task], ...] = (Cola, Sst2, Mrpc, Stsb, Qqp, Mnli, Qnli, Rte, Wnli)
-SUPERGLUE: tuple[type[Task], ...] = (BoolQ, Cb, Copa, MultiRc, ReCoRD, SuperGlueRte, Wic, Wsc)
-OTHERS: tuple[type[Task], ...] = (
-    Translation,
-    Summarization,
-    Dialogue,
-    Turns,
-    LanguageModeling,
-    SentenceModeling,
-    SpanCorruption,
-    Classification,
-    ListOps,
-)
+TEXTS = (Translation(), Summarization(), Dialogue(), Turns())
+MODELED = (LanguageModeling(), SentenceModeling(), SpanCorruption())
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (*OTHERS, *GLUE, *SUPERGLUE)}
+TASKS: dict[str, Task] = {
+    task.name: task for task in (*TEXTS, *MODELED, Classification(), ListOps(), *GLUE, *SUPERGLUE)
+}
 
 SUITES: dict[str, tuple[str, ...]] = {
     # WNLI is left out, as in T5: its training pairs contradict the pairs that it is scored on.
-    "glue": tuple(task.name for task in GLUE if task is not Wnli),
+    "glue": tuple(task.name for task in GLUE if task is not WNLI),
     "superglue": tuple(task.name for task in SUPERGLUE),
 }
 """Names of the tasks that are learned together."""
@@ -38,7 +29,7 @@ def find_task(name: str) -> Task:
         raise ValueError(f"{name} is a suite, looked at task by task; choose from {', '.join(SUITES[name])}")
     if name not in TASKS:
         raise ValueError(f"unknown task {name!r}{suggestion(name, [*TASKS, *SUITES])}")
-    return TASKS[name]()
+    return TASKS[name]
 
 
 def find_tasks(name: str) -> list[Task]:

@@ -1,7 +1,8 @@
 """Base class of tasks: turn records into texts, read predictions back, and name the metrics."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from synthattn.data.source import Record
@@ -36,9 +37,9 @@ class Example:
 class Task:
     """Base class of tasks. A task knows data and metrics, but no model."""
 
-    name: ClassVar[str]
+    name: str
     kind: ClassVar[Kind] = "seq2seq"
-    columns: ClassVar[dict[str, tuple[str, ...]]] = {}
+    columns: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """The fields that a task needs, each with other usual names."""
 
     scored_on: ClassVar[tuple[str, ...]] = ("test", "validation")
@@ -50,7 +51,7 @@ class Task:
     chooses: ClassVar[bool] = False
     """True if answers are chosen from a few or from the input, so that a constant answer may be right."""
 
-    def reads(self) -> dict[str, tuple[str, ...]]:
+    def reads(self) -> Mapping[str, tuple[str, ...]]:
         """Return the columns that define an example, each with other names; the first existing one is read.
 
         Columns that only number the examples are left out. Held-out splits are cut by the returned columns.

@@ -18,13 +18,28 @@ class BenchmarkTask(Task):
 
 
 class LabelledTask(BenchmarkTask):
-    """Base class of tasks that assign a label to named fields."""
+    """A task that assigns a label to named fields.
 
-    prefix = ""
-    """The first word of the text; the task's name by default."""
-    fields: tuple[str, ...]
-    """Names of the fields in T5's order."""
-    labels: Labels
+    Args:
+        name: name of the task.
+        fields: names of the fields in T5's order.
+        labels: the labels.
+        columns: fields with other usual names.
+        metrics: classes of its metrics.
+        prefix: the first word of the text; the task's name by default.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        fields: tuple[str, ...],
+        labels: Labels,
+        columns: dict[str, tuple[str, ...]] | None = None,
+        metrics: Sequence[type[Metric]] = (Accuracy,),
+        prefix: str = "",
+    ) -> None:
+        self.name, self.fields, self.labels, self.columns = name, fields, labels, columns or {}
+        self.kinds, self.prefix = metrics, prefix or name
 
     def reads(self) -> dict[str, tuple[str, ...]]:
         return {name: self.columns.get(name, ()) for name in (*self.fields, "label")}
@@ -44,81 +59,13 @@ class LabelledTask(BenchmarkTask):
 
     def _joined(self, texts: Sequence[str]) -> str:
         parts = [f"{name}: {' '.join(text.split())}" for name, text in zip(self.fields, texts, strict=True)]
-        return " ".join([self.prefix or self.name, *parts])
+        return " ".join([self.prefix, *parts])
 
     def parse(self, text: str, example: Example) -> int | None:
         return self.labels.parse(text)
 
     def metrics(self) -> Sequence[Metric]:
-        return (Accuracy(),)
-
-
-LABEL = ("gold_label", "class", "is_duplicate", "quality", "Quality")
-
-
-class Cola(LabelledTask):
-    name = "cola"
-    fields = ("sentence",)
-    columns = {"label": LABEL}  # noqa: RUF012
-    labels = Labels("unacceptable", "acceptable")
-
-    def metrics(self) -> Sequence[Metric]:
-        return (Matthews(),)
-
-
-class Sst2(LabelledTask):
-    name = "sst2"
-    fields = ("sentence",)
-    columns = {"sentence": ("text",), "label": LABEL}  # noqa: RUF012
-    labels = Labels("negative", "positive")
-
-
-class Mrpc(LabelledTask):
-    name = "mrpc"
-    fields = ("sentence1", "sentence2")
-    columns = {"label": LABEL}  # noqa: RUF012
-    labels = Labels("not_equivalent", "equivalent")
-
-    def metrics(self) -> Sequence[Metric]:
-        return F1(), Accuracy()
-
-
-class Qqp(LabelledTask):
-    name = "qqp"
-    fields = ("question1", "question2")
-    columns = {"label": LABEL}  # noqa: RUF012
-    labels = Labels("not_duplicate", "duplicate")
-
-    def metrics(self) -> Sequence[Metric]:
-        return F1(), Accuracy()
-
-
-class Mnli(LabelledTask):
-    name = "mnli"
-    fields = ("hypothesis", "premise")
-    columns = {"hypothesis": ("sentence2",), "premise": ("sentence1",), "label": LABEL}  # noqa: RUF012
-    labels = Labels("entailment", "neutral", "contradiction")
-
-
-class Qnli(LabelledTask):
-    name = "qnli"
-    fields = ("question", "sentence")
-    columns = {"label": LABEL}  # noqa: RUF012
-    labels = Labels("entailment", "not_entailment")
-
-
-class Rte(LabelledTask):
-    name = "rte"
-    fields = ("sentence1", "sentence2")
-    columns = {"sentence1": ("premise",), "sentence2": ("hypothesis",), "label": LABEL}  # noqa: RUF012
-    labels = Labels("entailment", "not_entailment")
-
-
-class Wnli(LabelledTask):
-    name = "wnli"
-    fields = ("sentence1", "sentence2")
-    columns = {"label": LABEL}  # noqa: RUF012
-    labels = Labels("not_entailment", "entailment")
+        return [kind() for kind in self.kinds]
 
 
 class Stsb(BenchmarkTask):
@@ -156,3 +103,23 @@ class Stsb(BenchmarkTask):
 
     def metrics(self) -> Sequence[Metric]:
         return Pearson(), Spearman()
+
+
+LABEL = {"label": ("gold_label", "class", "is_duplicate", "quality", "Quality")}
+SENTENCES = ("sentence1", "sentence2")
+ENTAILMENT = Labels("entailment", "not_entailment")
+COLA = LabelledTask("cola", ("sentence",), Labels("unacceptable", "acceptable"), LABEL, (Matthews,))
+SST2 = LabelledTask("sst2", ("sentence",), Labels("negative", "positive"), LABEL | {"sentence": ("text",)})
+MRPC = LabelledTask("mrpc", SENTENCES, Labels("not_equivalent", "equivalent"), LABEL, (F1, Accuracy))
+QQP = LabelledTask("qqp", ("question1", "question2"), Labels("not_duplicate", "duplicate"), LABEL, (F1, Accuracy))
+MNLI = LabelledTask(
+    "mnli",
+    ("hypothesis", "premise"),
+    Labels("entailment", "neutral", "contradiction"),
+    LABEL | {"hypothesis": ("sentence2",), "premise": ("sentence1",)},
+)
+QNLI = LabelledTask("qnli", ("question", "sentence"), ENTAILMENT, LABEL)
+RTE = LabelledTask("rte", SENTENCES, ENTAILMENT, LABEL | {"sentence1": ("premise",), "sentence2": ("hypothesis",)})
+WNLI = LabelledTask("wnli", SENTENCES, Labels("not_entailment", "entailment"), LABEL)
+
+GLUE = (COLA, SST2, MRPC, Stsb(), QQP, MNLI, QNLI, RTE, WNLI)

@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from synthattn.data.batching import Order, TokenBatches, pad
-from synthattn.data.encoded import Encoded, Packed, Pieces
+from synthattn.data.encoded import Encoded, Pieces, packed
 from synthattn.data.spans import corrupt, noise_mask, text_length
 from synthattn.tasks.encoding import EncodedSplit
-from synthattn.tasks.mixing import MixedOrder
 
 IGNORED = -100
 """The label of a position without a prediction."""
@@ -91,7 +90,7 @@ class SpanInputs(Inputs):
     """Texts with hidden spans, which are the labels; the spans change with every epoch."""
 
     def __init__(
-        self, texts: Packed, first_sentinel: int, end: int, seed: int, density: float, mean_span: float
+        self, texts: Pieces, first_sentinel: int, end: int, seed: int, density: float, mean_span: float
     ) -> None:
         self.texts, self.first_sentinel, self.end, self.seed = texts, first_sentinel, end, seed
         self.density, self.mean_span = density, mean_span
@@ -103,15 +102,8 @@ class SpanInputs(Inputs):
         return corrupt(text, mask, self.first_sentinel, self.end)
 
 
-class ClassInputs(Inputs):
+class ClassInputs(PairInputs):
     """Texts to read, each with the number of its class."""
-
-    def __init__(self, split: EncodedSplit, limit: int | None = None) -> None:
-        self.source, self.target = split.source, split.target
-        self.lengths = self.source.lengths[:limit]
-
-    def item(self, epoch: int, n: int) -> Item:
-        return self.source[n], self.target[n]
 
     def collate(self, items: Sequence[Item]) -> dict[str, Tensor]:
         batch = super().collate(items)
@@ -126,11 +118,35 @@ class MixedInputs(Inputs):
         sizes = [len(part) for part in parts]
         self.starts = np.cumsum([0, *sizes])
         self.lengths = np.concatenate([part.lengths for part in parts])
-        self.order = MixedOrder(sizes, limit)
+        self.order = mixed_order(sizes, limit)
 
     def item(self, epoch: int, n: int) -> Item:
         part = int(np.searchsorted(self.starts, n, side="right")) - 1
         return self.parts[part].item(epoch, n - int(self.starts[part]))
+
+
+def mixed_order(sizes: Sequence[int], limit: int | None) -> Order:
+    """Return an order that mixes tasks in proportion to their sizes, as the paper co-trains GLUE and SuperGLUE.
+
+    Examples are numbered one task after the other. An epoch holds all examples of each task, but at most ``limit``; T5
+    draws the same number only on average. A task with more than ``limit`` examples is read over several epochs, in
+    shuffled rounds.
+    """
+    starts = np.cumsum([0, *sizes])
+
+    def chosen(task: int, size: int, seed: int, epoch: int) -> Ids:
+        """Return examples ``epoch * count`` to ``(epoch + 1) * count`` of the endless shuffled rounds."""
+        count = size if limit is None else min(size, limit)
+        first, last = epoch * count // size, ((epoch + 1) * count - 1) // size
+        rounds = [np.random.default_rng([seed, task, n]).permutation(size) for n in range(first, last + 1)]
+        begin = epoch * count - first * size
+        return starts[task] + np.concatenate(rounds)[begin : begin + count]
+
+    def order(seed: int, epoch: int) -> Ids:
+        together = np.concatenate([chosen(task, size, seed, epoch) for task, size in enumerate(sizes)])
+        return together[np.random.default_rng([seed, epoch]).permutation(len(together))]
+
+    return order
 
 
 def span_inputs(
@@ -146,7 +162,7 @@ def span_inputs(
     if answer > inputs:
         raise ValueError(f"answers of span corruption would have {answer} tokens, the model takes {inputs}")
     return SpanInputs(
-        Packed(texts, length), tokenizer.convert_tokens_to_ids("<extra_id_0>"), tokenizer.eos_token_id, seed, density,
+        packed(texts, length), tokenizer.convert_tokens_to_ids("<extra_id_0>"), tokenizer.eos_token_id, seed, density,
         mean_span,
     )  # fmt: skip
 

@@ -7,8 +7,7 @@ from typing import Any
 from synthattn.data.source import Record
 from synthattn.metrics.base import Metric
 from synthattn.metrics.classification import Accuracy, MacroF1
-from synthattn.metrics.multirc import MultiRcExactMatch, MultiRcF1
-from synthattn.metrics.record import ReCoRDExactMatch, ReCoRDF1
+from synthattn.metrics.superglue import MultiRcExactMatch, MultiRcF1, ReCoRDExactMatch, ReCoRDF1
 from synthattn.tasks.base import Example
 from synthattn.tasks.glue import BenchmarkTask, LabelledTask
 from synthattn.tasks.labels import Labels
@@ -18,43 +17,8 @@ SPANS = ("span1_text", "span2_text", "span2_index")
 """Fields of WSC for the noun and the pronoun."""
 
 
-class BoolQ(LabelledTask):
-    name = "boolq"
-    fields = ("passage", "question")
-    labels = TRUTH
-
-
-class Cb(LabelledTask):
-    name = "cb"
-    fields = ("hypothesis", "premise")
-    labels = Labels("entailment", "contradiction", "neutral")
-
-    def metrics(self) -> Sequence[Metric]:
-        return MacroF1(), Accuracy()
-
-
-class Copa(LabelledTask):
-    name = "copa"
-    fields = ("choice1", "choice2", "premise", "question")
-    labels = Labels("choice1", "choice2")
-
-
-class SuperGlueRte(LabelledTask):
-    """Entailment of two sentences, with T5's names for the fields, which differ from those of GLUE."""
-
-    name = "superglue-rte"
-    prefix = "rte"
-    fields = ("hypothesis", "premise")
-    columns = {"hypothesis": ("sentence2",), "premise": ("sentence1",)}  # noqa: RUF012
-    labels = Labels("entailment", "not_entailment")
-
-
-class Wic(LabelledTask):
+class WordInContext(LabelledTask):
     """Decide if a word has one meaning in two sentences. T5 adds the part of speech where the data has it."""
-
-    name = "wic"
-    fields = ("sentence1", "sentence2", "word")
-    labels = TRUTH
 
     def reads(self) -> dict[str, tuple[str, ...]]:
         return {**super().reads(), "pos": ()}
@@ -127,7 +91,29 @@ def _content(text: str) -> list[str]:
     return [word for word in words if word and word not in ARTICLES] or [w for w in words if w]
 
 
-class MultiRc(BenchmarkTask):
+class PassageTask(BenchmarkTask):
+    """Base class of tasks whose files hold all questions about a text; the hub has a record for each."""
+
+    def examples(self, record: Record) -> Iterable[Example]:
+        passage = record.fields.get("passage")
+        if not isinstance(passage, dict):
+            yield from self.from_hub(record)
+            return
+        try:
+            yield from self.nested(record, passage)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{record.where}: not in the form of {self.name}: {error!r} is missing") from error
+
+    def from_hub(self, record: Record) -> Iterable[Example]:
+        """Yield the examples of a record of the hub."""
+        raise NotImplementedError
+
+    def nested(self, record: Record, passage: dict[str, Any]) -> Iterable[Example]:
+        """Yield the examples of all questions about a text."""
+        raise NotImplementedError
+
+
+class MultiRc(PassageTask):
     """Decide if an answer to a question about a text is right; a question may have several right answers."""
 
     name = "multirc"
@@ -135,12 +121,7 @@ class MultiRc(BenchmarkTask):
     def reads(self) -> dict[str, tuple[str, ...]]:
         return dict.fromkeys(("passage", "paragraph", "question", "answer", "label"), ())
 
-    def examples(self, record: Record) -> Iterable[Example]:
-        passage = record.fields.get("passage")
-        if isinstance(passage, dict):
-            yield from self._nested(record, passage)
-            return
-        # The data set of the hub has one record per answer.
+    def from_hub(self, record: Record) -> Iterable[Example]:
         idx = record.fields.get("idx", record.where)
         if isinstance(idx, dict):  # numbers of the paragraph, the question and the answer
             idx = {name: number for name, number in idx.items() if name != "answer"}
@@ -149,21 +130,12 @@ class MultiRc(BenchmarkTask):
         )
         yield self._example(record, question, answer, paragraph, self.field(record, "label"), str(idx))
 
-    def _nested(self, record: Record, passage: dict[str, Any]) -> Iterable[Example]:
-        try:
-            text = self._clean(passage["text"])
-            for n, question in enumerate(passage["questions"]):
-                for answer in question["answers"]:
-                    yield self._example(
-                        record,
-                        self._clean(question["question"]),
-                        self._clean(answer["text"]),
-                        text,
-                        answer.get("label"),
-                        f"{record.where}, question {n}",
-                    )
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{record.where}: not in the form of {self.name}: {error!r} is missing") from error
+    def nested(self, record: Record, passage: dict[str, Any]) -> Iterable[Example]:
+        text = self._clean(passage["text"])
+        for n, question in enumerate(passage["questions"]):
+            asked, where = self._clean(question["question"]), f"{record.where}, question {n}"
+            for answer in question["answers"]:
+                yield self._example(record, asked, self._clean(answer["text"]), text, answer.get("label"), where)
 
     def _example(
         self, record: Record, question: str, answer: str, paragraph: str, label: Any, question_id: str
@@ -185,7 +157,7 @@ class MultiRc(BenchmarkTask):
         return " ".join(re.sub(r"</?b>", "", text.replace("<br>", " ")).split())
 
 
-class ReCoRD(BenchmarkTask):
+class ReCoRD(PassageTask):
     """Name the entity of a text that fills the gap in a sentence; several spellings are right."""
 
     name = "record"
@@ -193,26 +165,19 @@ class ReCoRD(BenchmarkTask):
     def reads(self) -> dict[str, tuple[str, ...]]:
         return dict.fromkeys(("passage", "qas", "query", "entities", "answers"), ())
 
-    def examples(self, record: Record) -> Iterable[Example]:
-        passage = record.fields.get("passage")
-        if isinstance(passage, dict):
-            yield from self._nested(record, passage)
-            return
+    def from_hub(self, record: Record) -> Iterable[Example]:
         entities, answers = self.field(record, "entities"), self.field(record, "answers")
         text = self._clean(self.text(record, "passage"))
         yield from self._questions(record, text, entities, self.text(record, "query"), answers)
 
-    def _nested(self, record: Record, passage: dict[str, Any]) -> Iterable[Example]:
-        try:
-            text = passage["text"]
-            # Spans include their ends.
-            spans = sorted(passage["entities"], key=lambda span: span["start"])
-            entities = list(dict.fromkeys(text[span["start"] : span["end"] + 1] for span in spans))
-            for question in record.fields["qas"]:
-                answers = [answer["text"] for answer in question.get("answers", [])]
-                yield from self._questions(record, self._clean(text), entities, question["query"], answers)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{record.where}: not in the form of {self.name}: {error!r} is missing") from error
+    def nested(self, record: Record, passage: dict[str, Any]) -> Iterable[Example]:
+        text = passage["text"]
+        # Spans include their ends.
+        spans = sorted(passage["entities"], key=lambda span: span["start"])
+        entities = list(dict.fromkeys(text[span["start"] : span["end"] + 1] for span in spans))
+        for question in record.fields["qas"]:
+            answers = [answer["text"] for answer in question.get("answers", [])]
+            yield from self._questions(record, self._clean(text), entities, question["query"], answers)
 
     def _questions(
         self, record: Record, passage: str, entities: list[str], query: str, answers: list[str]
@@ -237,3 +202,20 @@ class ReCoRD(BenchmarkTask):
     def _clean(self, text: str) -> str:
         text = re.sub(r"([.?!\"'])\n@highlight\n", r"\1 ", text)
         return " ".join(re.sub(r"\n@highlight\n", ". ", text).split())
+
+
+PAIR = ("hypothesis", "premise")
+BOOLQ = LabelledTask("boolq", ("passage", "question"), TRUTH)
+CB = LabelledTask("cb", PAIR, Labels("entailment", "contradiction", "neutral"), metrics=(MacroF1, Accuracy))
+COPA = LabelledTask("copa", ("choice1", "choice2", "premise", "question"), Labels("choice1", "choice2"))
+# T5's names for the fields differ from those of GLUE's RTE.
+RTE = LabelledTask(
+    "superglue-rte",
+    PAIR,
+    Labels("entailment", "not_entailment"),
+    {"hypothesis": ("sentence2",), "premise": ("sentence1",)},
+    prefix="rte",
+)
+WIC = WordInContext("wic", ("sentence1", "sentence2", "word"), TRUTH)
+
+SUPERGLUE = (BOOLQ, CB, COPA, MultiRc(), ReCoRD(), RTE, WIC, Wsc())

@@ -5,8 +5,7 @@ from typing import Any
 
 from synthattn.data.source import Record
 from synthattn.metrics.base import Metric
-from synthattn.metrics.bleu import Bleu, BleuN, TokenizedBleu
-from synthattn.metrics.chrf import ChrF
+from synthattn.metrics.bleu import Bleu, BleuN, ChrF, TokenizedBleu
 from synthattn.metrics.cider import CiderD
 from synthattn.metrics.meteor import Meteor
 from synthattn.metrics.rouge import Rouge

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import zlib
@@ -15,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from synthattn.data.disk import sync
-from synthattn.saved_file import read_json
+from synthattn.saved_file import read_json, replacing, write_text
 
 SEAL = "seal.json"
 PREFIX = "checkpoint-"
@@ -140,24 +139,9 @@ def average(folders: Iterable[Path], target: Path) -> int:
     if not count:
         raise ValueError("there are no checkpoints to average")
     means = {n: ((t / count).to(kinds[n]) if kinds[n].is_floating_point else t).contiguous() for n, t in totals.items()}
-    beside = target.with_name(target.name + ".part")
-    save_file(means, beside, metadata={"format": "pt"})
-    beside.replace(target)
+    with replacing(target) as beside:
+        save_file(means, beside, metadata={"format": "pt"})
     return count
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically: readers see the old text or the new one."""
-    beside = path.with_name(path.name + ".part")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        beside.unlink(missing_ok=True)  # leaves more room on a full disk
-        raise
-    beside.replace(path)
 
 
 def _checksum(file: Path) -> int:

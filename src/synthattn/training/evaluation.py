@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,12 +21,12 @@ from synthattn.metrics.averages import suite_average
 from synthattn.metrics.base import Metric, MetricValue, Rows
 from synthattn.metrics.embedding import EmbeddingSimilarity
 from synthattn.metrics.vectors import load_vectors
+from synthattn.saved_file import replacing, write_text
 from synthattn.tasks.base import Example, Task
 from synthattn.tasks.encoding import examples
 from synthattn.tasks.inputs import IGNORED, ClassInputs, Inputs, PairInputs, TextInputs, span_inputs
-from synthattn.training.checkpoints import write_text
 from synthattn.training.packed_rows import packed_rows, unpacked_rows
-from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation, packed
+from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation, pieces
 from synthattn.training.settings import EvaluationSettings
 
 Progress = Callable[[int, int], None]
@@ -89,12 +88,8 @@ class Evaluation:
         if self.predictions:
             lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in self.predictions)
             write_text(folder / "predictions.jsonl", lines)
-        beside = folder / "rows.part.npz"
-        with beside.open("wb") as file:
+        with replacing(folder / "rows.npz") as beside, beside.open("wb") as file:
             np.savez_compressed(file, **packed_rows({name: one.rows for name, one in self.scored.items()}))  # pyright: ignore[reportArgumentType]
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(folder / "rows.npz")
 
 
 def load_rows(folder: Path) -> dict[str, Rows]:
@@ -146,7 +141,7 @@ def merged(groups: Mapping[str, Mapping[str, Scored]]) -> dict[str, Scored]:
 
 
 def score(metrics: Sequence[Metric], answers: Sequence[Any], asked: Sequence[Example]) -> dict[str, Scored]:
-    """MetricValue predictions against the references of the examples by all metrics."""
+    """Score predictions against the references of the examples by all metrics."""
     if not answers:
         raise ValueError("nothing to score: the split has no examples")
     references = [example.reference for example in asked]
@@ -154,11 +149,10 @@ def score(metrics: Sequence[Metric], answers: Sequence[Any], asked: Sequence[Exa
 
 
 def _scored(metric: Metric, rows: Rows) -> Scored:
-    value = MetricValue(metric.name, metric.value(rows), metric.definition, metric.higher_is_better, metric.parts(rows))
     # Corpus metrics of many examples are slow, and a few hundred draws give a good interval.
     drawn = metric.bootstrap(rows, 1000 if len(rows) * rows.shape[1] < 50_000 else 300)
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return Scored(metric, rows, value, float(low), float(high))
+    return Scored(metric, rows, metric.result(rows), float(low), float(high))
 
 
 def _predict(
@@ -184,7 +178,7 @@ def _predict(
         answers = [(nat, count, 0, 0) for nat, count in zip(nats, counts, strict=True)]
         return [Example("", "", None, "") for _ in answers], answers
     if task.kind == "causal-lm":
-        return asked, _likelihoods(model, packed(task, encoded.target, longest), asked, settings, progress)
+        return asked, _likelihoods(model, pieces(task, encoded.target, longest), asked, settings, progress)
     if task.kind == "classification":
         inputs = ClassInputs(encoded, settings.limit)
         chosen = _classify(model, inputs, settings, progress)

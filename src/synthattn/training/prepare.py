@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from synthattn.data.cache import key
-from synthattn.data.encoded import Cut, Encoded, Packed
-from synthattn.data.first_records import FirstRecords
+from synthattn.data.encoded import Encoded, Pieces, cut, packed
 from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
-from synthattn.data.source import Source, check_split
+from synthattn.data.source import FirstRecords, Source, check_split
 from synthattn.data.tokenizers import cached_tokenizer
 from synthattn.tasks import SUITES, find_task
 from synthattn.tasks.base import Kind, Task
@@ -296,13 +295,13 @@ def _one(
         inputs = span_inputs(split.target, longest, tokenizer, SPAN_SEED)
         inputs.lengths = inputs.lengths[:limit]
     else:
-        inputs = TextInputs(packed(task, split.target, longest), limit)
+        inputs = TextInputs(pieces(task, split.target, longest), limit)
     if tokens is not None and len(inputs):
         enough = int(np.searchsorted(np.cumsum(inputs.lengths), tokens)) + 1
         inputs.lengths = inputs.lengths[:enough]
     return inputs
 
 
-def packed(task: Task, texts: Encoded, longest: int) -> Packed | Cut:
+def pieces(task: Task, texts: Encoded, longest: int) -> Pieces:
     """Return texts as inputs of a causal model; the start token takes one position."""
-    return Packed(texts, longest - 1) if getattr(task, "packed", False) else Cut(texts, longest - 1)
+    return (packed if getattr(task, "packed", False) else cut)(texts, longest - 1)

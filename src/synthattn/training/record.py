@@ -11,8 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from synthattn.saved_file import read_dataclass
-from synthattn.training.checkpoints import write_text
+from synthattn.saved_file import read_dataclass, write_text
 
 FILE = "record.json"
 

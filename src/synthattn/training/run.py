@@ -19,6 +19,7 @@ from synthattn.data.batching import TokenBatches
 from synthattn.data.locks import LOCK, locked_folder
 from synthattn.messages import out_of_memory, printable
 from synthattn.metrics.vectors import check_vectors
+from synthattn.saved_file import write_text
 from synthattn.tasks import find_tasks
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
@@ -166,7 +167,7 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
         if found.status != "done":
             found.status, found.reason = "running", ""
         if main and not (run / SETTINGS).is_file():  # the process was killed right after writing the record
-            checkpoints.write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
+            write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
         return found
     if not main:  # the first process creates the folder
         return record.RunRecord(seed=settings.training.seed)
@@ -183,7 +184,7 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
         times={"started": record.now(), "training_seconds": 0.0, "starts": 0},
     )
     found.save(run)
-    checkpoints.write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
+    write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
     return found
 
 

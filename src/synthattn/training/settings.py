@@ -1,5 +1,6 @@
 """Settings of a run from a YAML file, from options or from ``a.b=c``, checked before the run starts."""
 
+import contextlib
 import dataclasses
 import math
 import types
@@ -7,11 +8,11 @@ import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args
 
 from synthattn.data.tokenizers import TokenizerKind
 from synthattn.messages import suggestion
-from synthattn.saved_file import one_line, read_yaml
+from synthattn.saved_file import one_line, read_yaml, restore
 from synthattn.tasks.encoding import OverLong
 
 Schedule = Literal["inverse_sqrt", "t5", "linear", "cosine", "constant"]
@@ -233,58 +234,28 @@ def _group(kind: type[Any], name: str, values: Any) -> Any:
     if not isinstance(values, Mapping):
         raise ValueError(f"{name} must be a group of settings, got {values!r}")
     hints = typing.get_type_hints(kind)
-    chosen: dict[str, Any] = {}
-    fields: dict[str, Any] = {}
-    for key, value in values.items():
-        if key in hints:
-            chosen[key] = _value(f"{name}.{key}", value, hints[key])
-        elif kind is ModelSettings:
-            fields[str(key)] = value
-        else:
-            raise ValueError(f"there is no setting {name}.{key}{suggestion(str(key), hints)}")
-    if fields:
-        chosen["fields"] = chosen.get("fields", {}) | fields
-    return kind(**chosen)
-
-
-def _value(name: str, value: Any, hint: Any) -> Any:
-    options = get_args(hint) if get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
-    if value is None and type(None) in options:
-        return None
-    for option in options:
-        if get_origin(option) is Literal and value in get_args(option):
-            return value
-        # YAML reads 1e-3 as a string.
-        if option is float and isinstance(value, int | float | str) and not isinstance(value, bool) and _finite(value):
-            return float(value)
-        if option is int and isinstance(value, int) and not isinstance(value, bool):
-            return value
-        if option is bool and isinstance(value, bool):
-            return value
-        if option is str and isinstance(value, str | int | float):
-            return str(value)
-        if get_origin(option) is dict and isinstance(value, dict):
-            return dict(value)
-    literals = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
-    if literals:
-        raise ValueError(f"{name} cannot be {value!r}{suggestion(str(value), literals)}")
-    wanted = {
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "a text",
-        dict: "a group of settings",
-    }
-    kinds = [wanted[kind] for option in options if (kind := get_origin(option) or option) in wanted]
-    raise ValueError(f"{name} must be {' or '.join(kinds)}, got {value!r}")
-
-
-def _finite(value: int | float | str) -> bool:
-    """Return True if a value stands for a finite number."""
+    others = {str(key): value for key, value in values.items() if key not in hints}
+    if others and kind is not ModelSettings:
+        key = next(iter(others))
+        raise ValueError(f"there is no setting {name}.{key}{suggestion(key, hints)}")
+    chosen = {key: _meant(value, hints[key]) for key, value in values.items() if key in hints}
+    if others and isinstance(chosen.setdefault("fields", {}), dict):
+        chosen["fields"] = chosen["fields"] | others
     try:
-        return math.isfinite(float(value))
-    except (ValueError, OverflowError):
-        return False
+        return restore(kind, chosen)
+    except ValueError as error:
+        raise ValueError(f"{name}.{error}") from error
+
+
+def _meant(value: Any, hint: Any) -> Any:
+    """Return the number or the text that YAML has read as another type: it reads 1e-3 as a text."""
+    options = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if float in options and isinstance(value, int | float | str) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError, OverflowError):
+            return number if math.isfinite(number := float(value)) else str(value)
+    if str in options and isinstance(value, int | float):
+        return str(value)
+    return value
 
 
 AT_LEAST = {

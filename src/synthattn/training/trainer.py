@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from transformers import Adafactor, Trainer
 
 from synthattn.data.batching import TokenBatches
+from synthattn.saved_file import write_text
 from synthattn.synthesizers.mixture import SigmoidWeights, SoftmaxWeights
 from synthattn.tasks.inputs import IGNORED, Inputs, RunBatches
 from synthattn.training import checkpoints
@@ -189,7 +190,7 @@ class SynthesizerTrainer(Trainer):
             if self.args.should_save:
                 self.tokenizer.save_pretrained(folder)
                 curve = {"loss": unlogged, "logged": self._globalstep_last_logged}
-                checkpoints.write_text(folder / CURVE, json.dumps(curve))
+                write_text(folder / CURVE, json.dumps(curve))
                 checkpoints.seal(folder)
         if self.args.should_save:
             best = self.state.best_global_step if self.keep_best else None

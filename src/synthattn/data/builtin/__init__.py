@@ -5,7 +5,7 @@ from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 from synthattn.data.builtin.dialogue import dialogue_source
-from synthattn.data.builtin.docs import docs_source
+from synthattn.data.builtin.docs import DocsSource
 from synthattn.data.builtin.grammar_de import grammar_source
 from synthattn.data.builtin.listops import listops_source
 from synthattn.data.builtin.suites import TOYS
@@ -17,7 +17,7 @@ BUILTINS: dict[str, Callable[..., Source]] = {
     "grammar-de": grammar_source,
     "summaries": summaries_source,
     "dialogue": dialogue_source,
-    "docs": docs_source,
+    "docs": DocsSource,
     "listops": listops_source,
     **TOYS,
 }
@@ -26,7 +26,7 @@ __all__ = ["BUILTINS", "open_builtin"]
 
 
 def open_builtin(name: str) -> Source:
-    """A built-in source by its name, with options after a question mark: ``grammar-de?size=50000&seed=7``."""
+    """Open a built-in source by its name, with options after a question mark: ``grammar-de?size=50000&seed=7``."""
     label, _, query = name.removeprefix("builtin:").partition("?")
     if label not in BUILTINS:
         raise ValueError(f"there is no built-in data {label!r}{suggestion(label, BUILTINS)}")

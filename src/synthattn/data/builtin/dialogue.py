@@ -3,11 +3,8 @@
 import random
 from dataclasses import dataclass
 
-from synthattn.data.builtin.generated import Example, GeneratedSource
+from synthattn.data.builtin.generated import Example, generator
 from synthattn.data.builtin.inflect_en import with_article
-
-VERSION = 1
-_HELD_OUT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +100,12 @@ def _say(template: str, value: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _chat(rng: random.Random) -> tuple[list[str], list[str], str]:
+def _chat(rng: random.Random) -> Example:
     facts = [(topic, rng.choice(topic.values)) for topic in rng.sample(_TOPICS, rng.randint(3, 5))]
     persona = [_say(topic.fact, value) for topic, value in facts]
     history = [rng.choice(_GREETINGS), rng.choice(_ANSWERS)] if rng.random() < 0.7 else []
     reply = rng.choice((_about_me, _about_me, _remembered, _compared))(rng, facts, history)
-    return persona, history, reply
+    return {"persona": persona, "history": history, "reply": reply}
 
 
 def _about_me(rng: random.Random, facts: list[tuple[_Topic, str]], history: list[str]) -> str:
@@ -149,26 +146,12 @@ def _compared(rng: random.Random, facts: list[tuple[_Topic, str]], history: list
     return f"Yes, {mine} too." if same else f"No, {mine}."
 
 
-def _conversation(rng: random.Random) -> dict[str, str | list[str]]:
-    persona, history, reply = _chat(rng)
-    return {"persona": persona, "history": history, "reply": reply}
-
-
 def _key(example: Example) -> str:
-    """All that is known before the reply."""
+    """Return all that is known before the reply."""
     return "\n".join([*example["persona"], "", *example["history"]])
 
 
-def dialogue_source(name: str = "builtin:dialogue", *, size: int = 5_000, seed: int = 0) -> GeneratedSource:
-    """Turns with the fields ``persona``, ``history`` and ``reply``; ``size`` for training, up to 500 each held out."""
-    return GeneratedSource(
-        name,
-        "dialogue",
-        VERSION,
-        _conversation,
-        _key,
-        size=size,
-        held_out=_HELD_OUT,
-        seed=seed,
-        note="conversations generated from templates",
-    )
+dialogue_source = generator(
+    "dialogue", 1, _chat, _key, default=5_000, held_out=500, note="conversations generated from templates"
+)
+"""Make a source of turns with the fields ``persona``, ``history`` and ``reply``."""

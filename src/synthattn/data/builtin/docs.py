@@ -3,6 +3,7 @@
 They are read from source files, not from imported modules: importing all of them would take long and do things.
 """
 
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -12,22 +13,20 @@ import os
 import platform
 import re
 import sysconfig
-import tempfile
-import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from synthattn.data.cache import cache_folder
-from synthattn.data.source import Record
+from synthattn.data.builtin.generated import SPLITS, BuiltinSource, Example, split_of
+from synthattn.data.cache import cached_folder, key
+from synthattn.saved_file import read_json
 
 VERSION = 3
 OTHER = "other"
 MIN_PARAGRAPHS = 100
 """Modules with fewer paragraphs share the label ``other``: no classifier could learn them."""
 MIN_WORDS = 7
-SPLITS = ("train", "validation", "test")
-_SHARE = 20
+FILE = "paragraphs.json"
 # Tests, tables and copies of other packages document nothing.
 _SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "_vendor", "encodings"}
 # Read without a parser, which takes half a minute; torch documents its compiled functions by calls of add_docstr.
@@ -43,86 +42,42 @@ _WORD = re.compile(r"[A-Za-z]+(?:['/-][A-Za-z]+)*")
 _COMMON = re.compile(r"the|an?|of|to|in|is|are|be|and|or|that|this|it|for|with|by|as|on|from|not|if|will|can")
 
 
-def docs_source(name: str = "builtin:docs") -> "DocsSource":
-    """Paragraphs with the fields ``text`` and ``module``."""
-    return DocsSource(name)
-
-
-class DocsSource:
-    """Paragraphs of documentation, in a split each by a hash of their text.
+class DocsSource(BuiltinSource):
+    """Paragraphs of documentation with the fields ``text`` and ``module``, in a split each by a hash of their text.
 
     The field ``module`` is the top-level module of the standard library, or ``torch`` with one more level if there is
     one; ``other`` for modules with fewer than ``MIN_PARAGRAPHS``.
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.versions = {"python": platform.python_version(), "torch": importlib.metadata.version("torch")}
-        self._paragraphs: list[tuple[str, str]] | None = None
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return SPLITS
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        versions = ", ".join(f"{package} {version}" for package, version in self.versions.items())
-        return (
-            f"prose from the documentation of {versions}; other versions have other texts",
-            f"modules with fewer than {MIN_PARAGRAPHS} paragraphs have the label {OTHER!r}",
+        self.versions = f"python {platform.python_version()}, torch {importlib.metadata.version('torch')}"
+        prose = f"prose from the documentation of {self.versions}; other versions have other texts"
+        super().__init__(
+            name, "docs", prose, f"modules with fewer than {MIN_PARAGRAPHS} paragraphs have the label {OTHER!r}"
         )
 
-    def read(self, split: str) -> Iterator[Record]:
-        if split not in SPLITS:
-            raise ValueError(f"{self.name} has no split {split!r}; choose from {', '.join(SPLITS)}")
-        found = ((text, module) for text, module in self._all() if _split_of(text) == split)
-        for i, (text, module) in enumerate(found, 1):
-            yield Record({"text": text, "module": module}, f"builtin:docs, example {i}")
-
     def fingerprint(self) -> str:
-        return _digest(self._all())
+        return hashlib.sha256("".join(f"{json.dumps(pair)}\n" for pair in self.paragraphs).encode()).hexdigest()
 
-    def _all(self) -> list[tuple[str, str]]:
-        if self._paragraphs is None:
-            path = cache_folder() / f"docs-{VERSION}-{'-'.join(f'{k}{v}' for k, v in self.versions.items())}.jsonl"
-            self._paragraphs = _cached(path)
-            if self._paragraphs is None:
-                self._paragraphs = extract()
-                _store(path, self._paragraphs)
-        return self._paragraphs
+    @functools.cached_property
+    def paragraphs(self) -> list[tuple[str, str]]:
+        """All texts with their modules, which are kept in the cache."""
 
+        def make(folder: Path) -> None:
+            (folder / FILE).write_text(json.dumps(extract()), encoding="utf-8")
 
-def _split_of(text: str) -> str:
-    return {0: "validation", 1: "test"}.get(zlib.crc32(text.encode()) % _SHARE, "train")
+        file = cached_folder("docs", key(VERSION, self.versions), make) / FILE
+        try:
+            return [(text, module) for text, module in read_json(file)]
+        except (OSError, ValueError, TypeError) as error:
+            raise ValueError(f"{file} is damaged ({error}); remove its folder, and it is made again") from error
 
-
-def _digest(found: list[tuple[str, str]]) -> str:
-    content = hashlib.sha256()
-    for pair in found:
-        content.update(json.dumps(pair).encode() + b"\n")
-    return content.hexdigest()
-
-
-def _cached(path: Path) -> list[tuple[str, str]] | None:
-    """Read what was stored; None if there is nothing or not all of it."""
-    try:
-        header, *lines = path.read_text(encoding="utf-8").splitlines()
-        found = [(str(text), str(module)) for text, module in map(json.loads, lines)]
-        return found if json.loads(header)["sha256"] == _digest(found) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _store(path: Path, found: list[tuple[str, str]]) -> None:
-    """Write all or nothing; a cache that cannot be written costs time, not the run."""
-    lines = [json.dumps({"sha256": _digest(found)}), *map(json.dumps, found)]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-            file.write("\n".join(lines) + "\n")
-        os.replace(file.name, path)
-    except OSError:
-        return
+    @functools.cached_property
+    def examples(self) -> Mapping[str, Sequence[Example]]:
+        found: dict[str, list[Example]] = {split: [] for split in SPLITS}
+        for text, module in self.paragraphs:
+            found[split_of(text)].append({"text": text, "module": module})
+        return found
 
 
 def extract() -> list[tuple[str, str]]:

@@ -1,12 +1,13 @@
-"""A source whose examples are written by a generator: any number of them, the same for the same seed."""
+"""Sources whose examples are made in memory: by a generator, or from what is installed anyway."""
 
+import functools
 import hashlib
 import random
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from synthattn.data.source import Record
+from synthattn.data.source import Record, check_split
 
 SPLITS = ("train", "validation", "test")
 # One in this many examples is for validation, and one for testing.
@@ -18,27 +19,55 @@ Example = Mapping[str, Any]
 
 
 def split_of(text: str) -> str:
-    """The split that a text belongs to, wherever and whenever it is generated."""
+    """Return the split that a text belongs to, wherever and whenever it is generated."""
     return {0: "validation", 1: "test"}.get(zlib.crc32(text.encode()) % _SHARE, "train")
 
 
-class GeneratedSource:
-    """Distinct examples, parted by a hash of their text, so that no text is in two splits, whatever seed or size.
+class BuiltinSource:
+    """Base class of built-in sources, whose examples are made when they are first read.
+
+    Args:
+        name: the text that the user wrote.
+        label: the source's name, for messages.
+        notes: remarks about the examples for the user.
+    """
+
+    splits = SPLITS
+
+    def __init__(self, name: str, label: str, *notes: str) -> None:
+        self.name, self.label, self.notes = name, label, notes
+
+    @functools.cached_property
+    def examples(self) -> Mapping[str, Sequence[Example]]:
+        """The examples of each split."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        raise NotImplementedError
+
+    def read(self, split: str) -> Iterator[Record]:
+        check_split(self, split)
+        for i, example in enumerate(self.examples[split], 1):
+            yield Record(example, f"builtin:{self.label}, example {i}")
+
+
+class GeneratedSource(BuiltinSource):
+    """Distinct examples of a generator. A hash of an example's text chooses its split, whatever the seed or size.
 
     A smaller source is the beginning of a larger one with the same seed, split by split, and sources of the default
     size or more have the same held-out splits: models trained on more or less data can be compared.
 
     Args:
-        name: what the user wrote.
+        name: the text that the user wrote.
         label: the generator's name, for messages.
-        version: changes whenever the generator writes other examples for the same seed.
-        generate: writes one example.
-        key: the text of an example that must be new, and that decides the split.
+        version: a number that changes whenever the generator writes other examples for the same seed.
+        generate: function that writes one example.
+        key: function that returns the text of an example that must be new, and that decides the split.
         size: number of training examples.
         held_out: number of examples for validation, and as many for testing; fewer beside a small training split.
         seed: start of the random numbers.
-        note: what the user should know about the examples.
-        options: what else decides which examples are generated, for the fingerprint.
+        note: remark about the examples for the user.
+        options: other options of the generator, for the fingerprint.
     """
 
     def __init__(
@@ -57,44 +86,26 @@ class GeneratedSource:
     ) -> None:
         if size < 1:
             raise ValueError(f"{label} needs a size of at least 1, got {size}; such as {label}?size=1000")
-        self.name, self.label, self.version = name, label, version
-        self.size, self.seed = size, seed
         # Twenty examples show that a run works, and larger held-out splits would take longer than the training.
-        self.held_out = min(held_out, max(20, size // 10))
-        self._generate, self._key, self._note, self._options = generate, key, note, options
-        self._examples: dict[str, list[Example]] | None = None
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return SPLITS
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return (
-            f"{self._note}; seed {self.seed}, {self.size} for training, {self.held_out} + {self.held_out} held out",
-        )
-
-    def read(self, split: str) -> Iterator[Record]:
-        if split not in SPLITS:
-            raise ValueError(f"{self.name} has no split {split!r}; choose from {', '.join(SPLITS)}")
-        if self._examples is None:
-            self._examples = self._generate_all()
-        for i, example in enumerate(self._examples[split], 1):
-            yield Record(example, f"builtin:{self.label}, example {i}")
+        held_out = min(held_out, max(20, size // 10))
+        super().__init__(name, label, f"{note}; seed {seed}, {size} for training, {held_out} + {held_out} held out")
+        self.version, self.size, self.held_out, self.seed = version, size, held_out, seed
+        self.generate, self.key, self.options = generate, key, options
 
     def fingerprint(self) -> str:
         content = f"{self.label} version={self.version} seed={self.seed} size={self.size} held_out={self.held_out}"
-        return hashlib.sha256(f"{content} {self._options}".rstrip().encode()).hexdigest()
+        return hashlib.sha256(f"{content} {self.options}".rstrip().encode()).hexdigest()
 
-    def _generate_all(self) -> dict[str, list[Example]]:
+    @functools.cached_property
+    def examples(self) -> Mapping[str, Sequence[Example]]:
         rng = random.Random(self.seed)
         wanted = {"train": self.size, "validation": self.held_out, "test": self.held_out}
         examples: dict[str, list[Example]] = {split: [] for split in SPLITS}
         seen: set[str] = set()
         missing, in_vain = sum(wanted.values()), 0
         while missing:
-            example = self._generate(rng)
-            key = self._key(example)
+            example = self.generate(rng)
+            key = self.key(example)
             if key in seen:
                 in_vain += 1
                 if in_vain > _PATIENCE:
@@ -107,3 +118,20 @@ class GeneratedSource:
                 examples[split].append(example)
                 missing -= 1
         return examples
+
+
+def generator(
+    label: str,
+    version: int,
+    generate: Callable[[random.Random], Example],
+    key: Callable[[Example], str],
+    default: int,
+    held_out: int,
+    note: str,
+) -> Callable[..., GeneratedSource]:
+    """Return a function that makes sources of a name, a size (``default`` examples) and a seed."""
+
+    def source(name: str, *, size: int = default, seed: int = 0) -> GeneratedSource:
+        return GeneratedSource(name, label, version, generate, key, size=size, held_out=held_out, seed=seed, note=note)
+
+    return source

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from synthattn.data.builtin import phrases_de as phrases
-from synthattn.data.builtin.generated import GeneratedSource
+from synthattn.data.builtin.generated import generator
 from synthattn.data.builtin.inflect_en import third_person
 from synthattn.data.builtin.lexicon_de import (
     ADJECTIVES,
@@ -301,16 +301,13 @@ def sentence_pair(rng: random.Random) -> dict[str, str]:
     return {"en": _finished(en), "de": _finished(de)}
 
 
-def grammar_source(name: str = "builtin:grammar-de", *, size: int = 20_000, seed: int = 0) -> GeneratedSource:
-    """Pairs with the fields ``en`` and ``de``; ``size`` of them for training and up to 1,000 each held out."""
-    return GeneratedSource(
-        name,
-        "grammar-de",
-        VERSION,
-        sentence_pair,
-        lambda example: example["en"],
-        size=size,
-        held_out=1000,
-        seed=seed,
-        note="English-German sentences generated from a grammar",
-    )
+grammar_source = generator(
+    "grammar-de",
+    VERSION,
+    sentence_pair,
+    lambda example: example["en"],
+    default=20_000,
+    held_out=1000,
+    note="English-German sentences generated from a grammar",
+)
+"""Make a source of pairs with the fields ``en`` and ``de``."""

@@ -1,4 +1,4 @@
-"""English forms: the indefinite article, the third person, the possessive."""
+"""English forms: the indefinite article, the third person."""
 
 
 def with_article(phrase: str) -> str:
@@ -14,7 +14,3 @@ def third_person(verb: str) -> str:
     if verb.endswith("y") and verb[-2] not in "aeiou":
         return verb[:-1] + "ies"
     return verb + "s"
-
-
-def possessive(phrase: str, plural: bool) -> str:
-    return phrase + ("'" if plural and phrase.endswith("s") else "'s")

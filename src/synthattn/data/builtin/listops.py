@@ -71,7 +71,7 @@ def _write(rng: random.Random, levels: Sequence[Iterator[Arguments]], tokens: li
 
 
 def listops_source(
-    name: str = "builtin:listops",
+    name: str,
     *,
     size: int = 5_000,
     seed: int = 0,

@@ -6,11 +6,8 @@ They have the fields of the real ones and nothing of their difficulty: no score 
 import random
 from collections.abc import Callable
 
-from synthattn.data.builtin.generated import Example, GeneratedSource
+from synthattn.data.builtin.generated import Example, GeneratedSource, generator
 from synthattn.data.builtin.grammar_de import sentence_pair
-
-VERSION = 2
-_HELD_OUT = 200
 
 _PEOPLE = ("Mia", "Leo", "Nadia", "Tom", "Ines", "Karim", "Ruth", "Pavel", "Olga", "Finn", "Greta", "Hugo", "Sara")
 # What is told, what is asked, and what it can be about.
@@ -112,32 +109,26 @@ def _copa(rng: random.Random) -> Example:
     }
 
 
-def _toy(label: str, generate: Callable[[random.Random], Example]) -> Callable[..., GeneratedSource]:
-    def source(name: str = f"builtin:{label}", *, size: int = 1_000, seed: int = 0) -> GeneratedSource:
-        suite = {"glue": "GLUE", "superglue": "SuperGLUE"}[label.split("/")[0]]
-        return GeneratedSource(
-            name,
-            label,
-            VERSION,
-            generate,
-            lambda example: "\n".join(example[field] for field in example if field not in ("label", "score")),
-            size=size,
-            held_out=_HELD_OUT,
-            seed=seed,
-            note=f"{label} is a toy generated from templates, scores on it say nothing about {suite}",
-        )
-
-    return source
+def _key(example: Example) -> str:
+    return "\n".join(text for field, text in example.items() if field not in ("label", "score"))
 
 
 TOYS: dict[str, Callable[..., GeneratedSource]] = {
-    label: _toy(label, generate)
-    for label, generate in {
-        "glue/cola": _cola,
-        "glue/rte": _rte,
-        "glue/stsb": _stsb,
-        "superglue/boolq": _boolq,
-        "superglue/copa": _copa,
-    }.items()
+    label: generator(
+        label,
+        2,
+        generate,
+        _key,
+        default=1_000,
+        held_out=200,
+        note=f"{label} is a toy generated from templates, scores on it say nothing about {suite}",
+    )
+    for label, suite, generate in (
+        ("glue/cola", "GLUE", _cola),
+        ("glue/rte", "GLUE", _rte),
+        ("glue/stsb", "GLUE", _stsb),
+        ("superglue/boolq", "SuperGLUE", _boolq),
+        ("superglue/copa", "SuperGLUE", _copa),
+    )
 }
-"""By suite and task; each takes a size and a seed."""
+"""Functions that make the sources, by suite and task."""

@@ -7,11 +7,8 @@ the weather, passers-by and other things that a summary leaves out.
 import random
 from dataclasses import dataclass
 
-from synthattn.data.builtin.generated import GeneratedSource
+from synthattn.data.builtin.generated import generator
 from synthattn.data.builtin.inflect_en import with_article
-
-VERSION = 1
-_HELD_OUT = 500
 
 _FIRST = (
     "Amira Ben Carla Dario Elif Frida Goran Hana Igor Jonas Katrin Lukas Mina Nora Oskar Petra Rosa Stefan Tara Viktor"
@@ -184,16 +181,13 @@ def _filled(rng: random.Random, filler: str, last: str, site: str, town: str) ->
     )
 
 
-def summaries_source(name: str = "builtin:summaries", *, size: int = 5_000, seed: int = 0) -> GeneratedSource:
-    """Reports with the fields ``document`` and ``summary``; ``size`` for training, up to 500 each held out."""
-    return GeneratedSource(
-        name,
-        "summaries",
-        VERSION,
-        _report,
-        lambda example: example["document"],
-        size=size,
-        held_out=_HELD_OUT,
-        seed=seed,
-        note="short reports generated from templates",
-    )
+summaries_source = generator(
+    "summaries",
+    1,
+    _report,
+    lambda example: example["document"],
+    default=5_000,
+    held_out=500,
+    note="short reports generated from templates",
+)
+"""Make a source of reports with the fields ``document`` and ``summary``."""
