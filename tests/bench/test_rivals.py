@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from synthattn import reference
 from synthattn.bench.record import UnsupportedError
 from synthattn.bench.rivals import PEERS, RIVALS
 
@@ -76,7 +77,12 @@ def x_transformers_directly(layer: Any, x: Tensor, padding: Tensor | None, causa
     return theirs(x, mask=None if padding is None else ~padding)
 
 
+def vanilla_directly(layer: Any, x: Tensor, padding: Tensor | None, causal: bool) -> Tensor:
+    return reference.attention(layer.layer, x, key_padding_mask=padding, is_causal=causal)[0]
+
+
 DIRECTLY = {
+    "vanilla by torch": vanilla_directly,
     "nn.MultiheadAttention": torch_directly,
     "Hugging Face T5": t5_directly,
     "Hugging Face BERT": bert_directly,

@@ -1,14 +1,35 @@
-"""The attention layers of other libraries, called as ours are: what one would use instead."""
+"""Attention layers of other libraries, called like ours."""
 
 import importlib
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from synthattn.bench.record import UnsupportedError
+from synthattn.engine.projection import split_heads
+from synthattn.layers import SyntheticAttention
 from synthattn.layers.mixers import LinformerTerm
+
+
+class VanillaByTorch(nn.Module):
+    """Our ``vanilla`` layer with torch's fused kernel, ``scaled_dot_product_attention``, at every size."""
+
+    def __init__(self, d_model: int = 512, heads: int = 8, max_length: int = 512) -> None:
+        super().__init__()
+        self.layer, self.heads = SyntheticAttention(d_model, heads, "vanilla"), heads
+
+    def forward(self, x: Tensor, *, key_padding_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        dot_product: Any = self.layer.synthesizer
+        projections = dot_product.query, dot_product.key, self.layer.value
+        query, key, value = (split_heads(projection(x), self.heads) for projection in projections)
+        mask = None if key_padding_mask is None else ~key_padding_mask[:, None, None]
+        if mask is not None and is_causal:
+            mask = mask & torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
+        heads = F.scaled_dot_product_attention(query, key, value, mask, is_causal=is_causal and mask is None)
+        return self.layer.output(heads.transpose(1, 2).flatten(2))
 
 
 class TorchAttention(nn.Module):
@@ -108,6 +129,7 @@ class XTransformersPeer(nn.Module):
 
 
 RIVALS: dict[str, Callable[..., nn.Module]] = {
+    "vanilla by torch": VanillaByTorch,
     "nn.MultiheadAttention": TorchAttention,
     "Hugging Face T5": HuggingFaceT5,
     "Hugging Face BERT": HuggingFaceBert,
