@@ -54,7 +54,7 @@ MUTATIONS = [
     Mutation(
         "padding is ignored by the compiled kernel",
         f"{ENGINE}/compiled.py",
-        "if mask.keep is not None and not mask.per_example:",
+        "if mask.unpadded is not None and not mask.per_example:",
         "if False:",
         "tests/engine/test_native.py",
     ),
@@ -68,14 +68,14 @@ MUTATIONS = [
     Mutation(
         "padding is ignored in windows",
         f"{ENGINE}/windowed.py",
-        "if mask.keep is not None:",
+        "if mask.unpadded is not None:",
         "if False:",
         PATHS,
     ),
     Mutation(
         "padding is ignored by input-independent attention",
         f"{ENGINE}/input_independent.py",
-        "if mask.keep is not None:\n        return multiply(",
+        "if mask.unpadded is not None:\n        return multiply(",
         "if False:\n        return multiply(",
         PATHS,
     ),

@@ -16,12 +16,12 @@ class Mask:
     """The keys that each query may attend to: those that fulfil all conditions.
 
     Attributes:
-        keep: True for keys that are not padding.
+        unpadded: True for keys that are not padding.
         causal: query i attends to the keys 0..i.
         allowed: any other condition, for all examples (two axes) or per example (four axes).
     """
 
-    keep: Bool[Tensor, "batch k"] | None = None
+    unpadded: Bool[Tensor, "batch k"] | None = None
     causal: bool = False
     allowed: Bool[Tensor, "*example q k"] | None = None
 
@@ -55,8 +55,8 @@ class Mask:
             parts.append(shared[None, None])
         if self.per_example:
             parts.append(self.allowed)
-        if self.keep is not None:
-            parts.append(self.keep[:, None, None, :])
+        if self.unpadded is not None:
+            parts.append(self.unpadded[:, None, None, :])
         return reduce(and_, parts) if parts else None
 
     def added_to(
@@ -75,32 +75,32 @@ class Mask:
 
     def rows(self, examples: slice, rows: slice, end: int) -> "Mask":
         """Return the mask for some rows of some examples and the keys before ``end``."""
-        keep, allowed = self.keep, self.allowed
+        unpadded, allowed = self.unpadded, self.allowed
         if allowed is not None:
             allowed = (allowed[examples] if self.per_example and len(allowed) > 1 else allowed)[..., rows, :end]
         if self.causal:
             past = torch.arange(end, device="cpu") <= torch.arange(rows.start, rows.stop, device="cpu")[:, None]
             allowed = past if allowed is None else allowed & past
-        return Mask(None if keep is None else keep[examples, :end], False, allowed)
+        return Mask(None if unpadded is None else unpadded[examples, :end], False, allowed)
 
     def fill_empty_rows(self, q: int, k: int) -> "tuple[Mask, Bool[Tensor, '#batch #heads #q 1'] | None]":
         """Return a mask without empty rows, and the rows that were empty, or None if there were none.
 
         A kernel would compute 0 / 0 for a row without keys. The result of such a row is zero.
         """
-        if self.keep is None and self.allowed is None:
+        if self.unpadded is None and self.allowed is None:
             return self, None
-        condition = self.keep if self.keep is not None else self.allowed
+        condition = self.unpadded if self.unpadded is not None else self.allowed
         assert condition is not None
         full = self.full(q, k, condition.device)
         assert full is not None
         empty = ~full.any(dim=-1, keepdim=True)
         if not is_tracing(empty) and not empty.any():
             return self, None
-        if self.keep is not None and not self.causal and self.allowed is None:
-            return Mask(keep=self.keep | empty[:, 0, 0]), empty
+        if self.unpadded is not None and not self.causal and self.allowed is None:
+            return Mask(unpadded=self.unpadded | empty[:, 0, 0]), empty
         filled = (full | empty).expand(-1, -1, q, -1)
-        return Mask(allowed=filled if self.keep is not None or self.per_example else filled[0, 0]), empty
+        return Mask(allowed=filled if self.unpadded is not None or self.per_example else filled[0, 0]), empty
 
 
 def from_torch(
@@ -119,7 +119,7 @@ def from_torch(
         The mask, and the finite part of a float ``attn_mask`` as a bias for the logits.
     """
     batch, _, q, k = shape
-    keep = None
+    unpadded = None
     for name, given in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
         if given is not None:
             check_tensor(name, given)
@@ -132,14 +132,14 @@ def from_torch(
             raise ValueError(
                 f"key_padding_mask must have shape (batch, keys) = ({batch}, {k}), got {tuple(key_padding_mask.shape)}"
             )
-        keep = ~key_padding_mask
+        unpadded = ~key_padding_mask
     allowed = bias = None
     if attn_mask is not None:
         allowed, bias = _from_attn_mask(attn_mask, *shape)
     if is_causal and offset > 0 and offset + 1 < k:  # otherwise the first query attends to all keys
         past = torch.ones(q, k, dtype=torch.bool, device=device).tril(offset)
         allowed = past if allowed is None else allowed & past
-    return Mask(keep, is_causal and offset == 0, allowed), bias
+    return Mask(unpadded, is_causal and offset == 0, allowed), bias
 
 
 def check_tensor(name: str, value: object) -> None:

@@ -95,13 +95,13 @@ def test_a_seed_repeats_a_call_and_the_next_call_differs():
 
 
 def masks(kind: str, q: int, k: int) -> Mask:
-    keep = allowed = None
+    unpadded = allowed = None
     if "padded" in kind or "left" in kind:
-        keep = torch.arange(k).expand(2, k) < torch.tensor([[k - k // 3], [k]])
-        keep = keep & (torch.arange(k) >= torch.tensor([[0], [k // 4]])) if "left" in kind else keep
+        unpadded = torch.arange(k).expand(2, k) < torch.tensor([[k - k // 3], [k]])
+        unpadded = unpadded & (torch.arange(k) >= torch.tensor([[0], [k // 4]])) if "left" in kind else unpadded
     if "mask" in kind:
         allowed = torch.rand(q, k, generator=torch.Generator().manual_seed(7)) < 0.7
-    return Mask(keep, "causal" in kind, allowed)
+    return Mask(unpadded, "causal" in kind, allowed)
 
 
 def check_against_the_equation(p: float, kind: str, length: int, wide: bool, kept_bytes: int = 2**28) -> None:

@@ -211,19 +211,19 @@ def test_large_tables_fall_back_where_all_kept_keys_underflow(monkeypatch):
     kept = torch.zeros(1, 2, 3, requires_grad=True)  # the peak is masked, at a distance that is just not enough
     for gap, taken in ((10.0, True), (80.0, False)):
         bias = kept + torch.tensor([gap, 0.0, 0.0])
-        keep = torch.tensor([[False, True, True]])
-        result = input_independent._attend_unwritten(Logits((Bias(bias),)), torch.randn(1, 1, 3, 5), Mask(keep))
+        unpadded = torch.tensor([[False, True, True]])
+        result = input_independent._attend_unwritten(Logits((Bias(bias),)), torch.randn(1, 1, 3, 5), Mask(unpadded))
         assert (result is not None) == taken
 
 
 @pytest.mark.parametrize("joined", [False, True])
 def test_gradients_of_masked_features(joined):
     features = torch.randn(3, 14, 5, dtype=torch.float64, requires_grad=True)  # 7 of each of two examples
-    keep = torch.rand(2, 5) < 0.6
-    assert torch.autograd.gradcheck(lambda f: input_independent._MaskedFeatures.apply(f, keep, joined), features)
-    found = input_independent._MaskedFeatures.apply(features, keep, joined)
-    torch.testing.assert_close(found[:, :14].view(3, 7, 2, 5), features.view(3, 7, 2, 5) * keep)
-    assert torch.equal(found[1, 14:], keep.double() if joined else torch.empty(0, 5).double())
+    unpadded = torch.rand(2, 5) < 0.6
+    assert torch.autograd.gradcheck(lambda f: input_independent._MaskedFeatures.apply(f, unpadded, joined), features)
+    found = input_independent._MaskedFeatures.apply(features, unpadded, joined)
+    torch.testing.assert_close(found[:, :14].view(3, 7, 2, 5), features.view(3, 7, 2, 5) * unpadded)
+    assert torch.equal(found[1, 14:], unpadded.double() if joined else torch.empty(0, 5).double())
 
 
 def test_a_digest_sees_every_change():
@@ -301,14 +301,14 @@ def test_any_shape(data):
     weights = [None, torch.randn(()), torch.randn(heads, 1, 1), 0.7]
     weight = None if shape is None else data.draw(st.sampled_from(weights), label="weight")
     value = torch.randn(batch, heads, k, width)
-    keep = allowed = None
+    unpadded = allowed = None
     if data.draw(st.booleans(), label="padded"):
         first, last = (torch.randint(0, k + 1, (batch, 1)) for _ in range(2))
-        keep = (torch.arange(k) >= first) & (torch.arange(k) < last)
+        unpadded = (torch.arange(k) >= first) & (torch.arange(k) < last)
     if data.draw(st.booleans(), label="mask"):
         example = (batch, data.draw(st.sampled_from([1, heads]))) if data.draw(st.booleans()) else ()
         allowed = torch.rand(*example, q, k) < 0.7
-    mask = Mask(keep, data.draw(st.booleans(), label="causal"), allowed)
+    mask = Mask(unpadded, data.draw(st.booleans(), label="causal"), allowed)
 
     def run(dtype: torch.dtype) -> list[Tensor]:
         leaves: list[Tensor] = []

@@ -44,8 +44,8 @@ def plain(given: dict[str, Any]) -> Tensor:
         total = total + scale * query @ key.mT
     first, last = given["ends"][..., None]
     places = torch.arange(K)
-    keep = (places >= first) & (places < last)
-    return total.masked_fill(~keep[:, None, None], float("-inf")).softmax(-1) @ given["value"]
+    unpadded = (places >= first) & (places < last)
+    return total.masked_fill(~unpadded[:, None, None], float("-inf")).softmax(-1) @ given["value"]
 
 
 def backward_arguments(**changes: Any) -> dict[str, Any]:

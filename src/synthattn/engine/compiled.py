@@ -124,8 +124,8 @@ def _run(
     """Call the kernel. Returns None where there is padding between keys, which it cannot leave out."""
     products, table, weight = sum_
     ends = None
-    if mask.keep is not None and not mask.per_example:
-        ends = _ends(mask.keep)
+    if mask.unpadded is not None and not mask.per_example:
+        ends = _ends(mask.unpadded)
         if ends is None:
             return None
     if table is not None and (mask.allowed is not None or not _is_weight_per_head(weight, value.shape[1])):
@@ -149,11 +149,11 @@ def _run(
     return native.attention(problem)
 
 
-def _ends(keep: Tensor) -> Int[Tensor, "2 batch"] | None:
+def _ends(unpadded: Tensor) -> Int[Tensor, "2 batch"] | None:
     """Return the first key of each example and the one after its last; None where there is padding between them."""
-    marks = keep.to(torch.uint8)
+    marks = unpadded.to(torch.uint8)
     first, count = marks.argmax(1), marks.sum(1)
-    last = torch.where(count == 0, first, keep.shape[1] - marks.flip(1).argmax(1))
+    last = torch.where(count == 0, first, unpadded.shape[1] - marks.flip(1).argmax(1))
     return torch.stack([first, last]) if torch.equal(last - first, count) else None
 
 

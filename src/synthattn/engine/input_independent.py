@@ -28,7 +28,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     if mask.per_example or not logits.input_independent:
         return None
     # Whether the quotient is safe depends on the data. For one query, re-ordering all values costs more than it saves.
-    if mask.keep is not None and (call.is_tracing or call.q == 1):
+    if mask.unpadded is not None and (call.is_tracing or call.q == 1):
         return None
     batch, _, k, _ = call.values.shape
     may_stay_unwritten = dropout == 0.0 and mask.allowed is None and not call.is_tracing  # tracing binds no sizes
@@ -37,7 +37,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
         if heads is not None:
             return heads
     shared = mask.shared(call.q, k, call.values.device)
-    if mask.keep is not None:
+    if mask.unpadded is not None:
         return multiply(exponentials(logits, shared), call.values.feature_major(), batch, mask, dropout)
     empty = None
     if mask.allowed is not None and shared is not None:
@@ -75,20 +75,20 @@ def multiply(
 
     ``normalized`` says that the rows of E sum to one.
     """
-    keep, dtype = mask.keep, features.dtype
-    if normalized and keep is None and dropout == 0.0:
+    unpadded, dtype = mask.unpadded, features.dtype
+    if normalized and unpadded is None and dropout == 0.0:
         return _heads_of(_product(exponentials.to(dtype), features.mT, mask.causal), batch)
     if dtype == torch.float16:  # sums of hundreds of values do not fit: divide before the product as well
         exponentials = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     exponentials = exponentials.to(dtype)
     # In single precision the masks are further columns of the product, so that E, which may be large, is read once.
     # With gradients, taking the product apart costs more than that saves.
-    joined = dropout == 0.0 and keep is not None and dtype.itemsize >= 4
+    joined = dropout == 0.0 and unpadded is not None and dtype.itemsize >= 4
     joined = joined and not (torch.is_autocast_enabled(features.device.type) or needs_grad(exponentials, features))
     normalizer = None if joined else _normalizer(exponentials, mask)
     if not joined and normalizer is None:
         return None
-    columns = (features if keep is None else _MaskedFeatures.apply(features, keep, joined)).mT  # pyright: ignore
+    columns = (features if unpadded is None else _MaskedFeatures.apply(features, unpadded, joined)).mT  # pyright: ignore
     weights = F.dropout(exponentials, dropout) if dropout > 0.0 else exponentials
     product = _product(weights, columns, mask.causal)
     if joined:
@@ -104,14 +104,14 @@ def _attend_unwritten(
 
     With rows P of the softmax over all keys, ``P (m * V) / (P m)`` is the softmax over those that are kept.
     """
-    batch, keep, columns = len(value), mask.keep, value.permute(1, 2, 0, 3)
-    if keep is not None:  # the mask of an example is one more column of its values
-        columns = F.pad(columns, (0, 1), value=1.0) * keep.t().to(value.dtype).unsqueeze(-1)
+    batch, unpadded, columns = len(value), mask.unpadded, value.permute(1, 2, 0, 3)
+    if unpadded is not None:  # the mask of an example is one more column of its values
+        columns = F.pad(columns, (0, 1), value=1.0) * unpadded.t().to(value.dtype).unsqueeze(-1)
     product = compiled.attend_shared(logits, columns.flatten(2), mask.causal)
     if product is None:
         return None
     heads = product.unflatten(-1, (batch, -1)).permute(2, 0, 1, 3)
-    if keep is None:
+    if unpadded is None:
         return heads
     normalizer = _trusted(heads[..., -1].permute(1, 2, 0), value.shape[-2], mask)
     return None if normalizer is None else heads[..., :-1] / normalizer.permute(2, 0, 1).unsqueeze(-1)
@@ -121,8 +121,8 @@ class _MaskedFeatures(torch.autograd.Function):
     """Values with zeros for masked keys, followed by the mask of each example if that is wanted."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, keep: Tensor, with_masks: bool) -> Tensor:
-        (heads, number, k), batch, kept = features.shape, len(keep), keep.to(features.dtype)
+    def forward(ctx: Any, features: Tensor, unpadded: Tensor, with_masks: bool) -> Tensor:
+        (heads, number, k), batch, kept = features.shape, len(unpadded), unpadded.to(features.dtype)
         ctx.save_for_backward(kept)
         ctx.number = number
         result = _empty((heads, number + (batch if with_masks else 0), k), features)
@@ -146,7 +146,7 @@ class _MaskedFeatures(torch.autograd.Function):
 def _normalizer(exponentials: Tensor, mask: Mask) -> Float[Tensor, "heads q #batch"] | None:
     """Return ``E m``, or None where it cannot be trusted."""
     wide = exponentials.to(torch.promote_types(exponentials.dtype, torch.float32))
-    kept = None if mask.keep is None else mask.keep.t().to(wide.dtype)
+    kept = None if mask.unpadded is None else mask.unpadded.t().to(wide.dtype)
     sums = wide.sum(-1, keepdim=True) if kept is None else wide @ kept
     return _trusted(sums, exponentials.shape[-1], mask, exponentials.dtype)
 
@@ -159,10 +159,10 @@ def _trusted(
     if not too_small.any():
         return normalizer
     shared = mask.shared(normalizer.shape[1], k, normalizer.device)
-    if mask.keep is None:
+    if mask.unpadded is None:
         empty = torch.zeros((), dtype=torch.bool) if shared is None else ~shared.any(-1, keepdim=True)
     else:
-        kept = mask.keep.t().to(normalizer.dtype)
+        kept = mask.unpadded.t().to(normalizer.dtype)
         counts = kept.sum(0, keepdim=True) if shared is None else shared.to(kept.dtype) @ kept
         empty = counts == 0
     if (too_small & ~empty).any():

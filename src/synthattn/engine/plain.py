@@ -84,8 +84,8 @@ def _runs_in_chunks(call: Call) -> bool:
 def _chunks(call: Call) -> list[_Chunk]:
     batch, heads, k, _ = call.values.shape
     ends = [k] * batch
-    if call.mask.keep is not None:
-        ends = (call.mask.keep * torch.arange(1, k + 1, device="cpu")).amax(-1).clamp(min=1).tolist()
+    if call.mask.unpadded is not None:
+        ends = (call.mask.unpadded * torch.arange(1, k + 1, device="cpu")).amax(-1).clamp(min=1).tolist()
     together = max(1, thresholds.CHUNK_LOGITS // (heads * call.q * k))
     height = call.q if together > 1 else max(thresholds.CHUNK_ROWS, thresholds.CHUNK_LOGITS // (heads * k))
     height = min(height, thresholds.CAUSAL_ROWS) if call.mask.causal and together == 1 else height

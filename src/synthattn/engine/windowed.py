@@ -40,8 +40,8 @@ def attend_window(
     allowed = (keys >= 0) & (keys < length)
     if mask.causal:
         allowed = allowed & (offsets <= 0)
-    if mask.keep is not None:
-        allowed = allowed & mask.keep[:, None, keys.clamp(0, length - 1)]
+    if mask.unpadded is not None:
+        allowed = allowed & mask.unpadded[:, None, keys.clamp(0, length - 1)]
     # The centre stands in where no key is left; the row is zeroed below.
     logits = logits.masked_fill(~allowed, float("-inf"))
     empty = ~allowed.any(-1, keepdim=True)

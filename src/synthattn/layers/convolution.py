@@ -86,14 +86,18 @@ class Convolution(TokenMixer):
         mask, _ = from_torch(layout.key_padding_mask, None, False, (batch, self.num_heads, q, k))
         before = self.kernel - 1 if layout.is_causal else self.kernel // 2
 
-        padded = self._padded_values(values, mask.keep, offset - before, q)
+        padded = self._padded_values(values, mask.unpadded, offset - before, q)
         logits = self.logits(padded[:, :, before : before + q])
         # In half precision, the sum of a softmax is too inaccurate.
         weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(padded.dtype)
         dropped = F.dropout(weights, self.weight_dropout, self.training)
         heads = convolve(dropped, padded) if plain else self.convolve(dropped, padded)
         y = merge_heads(heads, self.output)
-        return (y, self._matrix(weights.expand(batch, -1, q, -1), mask.keep, offset - before, k)) if need_weights else y
+        return (
+            (y, self._matrix(weights.expand(batch, -1, q, -1), mask.unpadded, offset - before, k))
+            if need_weights
+            else y
+        )
 
     def project_memory(self, memory: Float[Tensor, "batch k d_model"]) -> ProjectedMemory:
         """Return ``GLU(X W_I)``. In decoding, ``forward`` takes it as its ``memory``."""
@@ -118,7 +122,7 @@ class Convolution(TokenMixer):
         return memory.values
 
     def _padded_values(
-        self, values: Float[Tensor, "batch heads k width"], keep: Bool[Tensor, "batch k"] | None, start: int, q: int
+        self, values: Float[Tensor, "batch heads k width"], unpadded: Bool[Tensor, "batch k"] | None, start: int, q: int
     ) -> Float[Tensor, "batch heads padded width"]:
         """Return the values in the windows of q tokens, from ``start`` on, with zeros outside of the sequence.
 
@@ -126,8 +130,8 @@ class Convolution(TokenMixer):
         """
         first = max(start, 0)
         padded = values[:, :, first:]
-        if keep is not None:
-            padded = padded.masked_fill(~keep[:, None, first:, None], 0.0)
+        if unpadded is not None:
+            padded = padded.masked_fill(~unpadded[:, None, first:, None], 0.0)
         # A negative number cuts off the values after the last window. With the heads of a token side by side in
         # memory, merging them is free.
         missing = (first - start, start + q + self.kernel - 1 - values.shape[2])
@@ -136,7 +140,7 @@ class Convolution(TokenMixer):
     def _matrix(
         self,
         weights: Float[Tensor, "batch heads q kernel"],
-        keep: Bool[Tensor, "batch k"] | None,
+        unpadded: Bool[Tensor, "batch k"] | None,
         start: int,
         k: int,
     ) -> Float[Tensor, "batch heads q k"]:
@@ -146,7 +150,7 @@ class Convolution(TokenMixer):
         inside = weights * ((taps >= 0) & (taps < k))
         matrix = weights.new_zeros(*weights.shape[:3], k)
         matrix = matrix.scatter_add(-1, taps.clamp(0, k - 1).expand(inside.shape), inside)
-        return matrix if keep is None else matrix * keep[:, None, None]
+        return matrix if unpadded is None else matrix * unpadded[:, None, None]
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, num_heads={self.num_heads}, kernel={self.kernel}"

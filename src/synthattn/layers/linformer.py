@@ -100,8 +100,8 @@ class Linformer(TokenMixer):
         batch, q, n = x.shape[0], x.shape[1], source.length
         mask, _ = from_torch(layout.key_padding_mask, None, False, (batch, self.num_heads, q, n))
         queries = split_heads(project(self.query, x), self.num_heads)
-        keys = self._mixtures(self.e, self.key, source, mask.keep)
-        values = self._mixtures(self.e if self.f is None else self.f, self.value, source, mask.keep)
+        keys = self._mixtures(self.e, self.key, source, mask.unpadded)
+        values = self._mixtures(self.e if self.f is None else self.f, self.value, source, mask.unpadded)
         dropout = self.dropout if self.training else 0.0
         if not plain and not need_weights:
             logits = Logits((Product(queries, keys, self.head_dim**-0.5),))
@@ -154,12 +154,12 @@ class Linformer(TokenMixer):
         table: Float[Tensor, "#heads k n"],
         projection: nn.Module,
         source: Tokens,
-        keep: Bool[Tensor, "batch length"] | None,
+        unpadded: Bool[Tensor, "batch length"] | None,
     ) -> Float[Tensor, "batch heads k width"]:
         """Return E K or F V: the coefficients at the positions of the tokens times the projected tokens."""
         projected = projection(source.vectors)
-        if keep is not None:
-            projected = projected.masked_fill(~keep.unsqueeze(-1), 0.0)
+        if unpadded is not None:
+            projected = projected.masked_fill(~unpadded.unsqueeze(-1), 0.0)
         coefficients = rows_at(table.mT, source).mT.to(projected.dtype)
         if len(table) == 1:  # one product for all heads
             return split_heads(coefficients.squeeze(-3) @ projected, self.num_heads)

@@ -54,15 +54,15 @@ def _in_torch(problem: Problem) -> Callable[..., Tensor]:
     def attend(*tensors: Tensor | None) -> Tensor:
         value, bias, weight, queries, keys, scales, ends, q, causal, dropout, seed = problem.with_tensors(list(tensors))
         batch, heads, k, _ = value.shape
-        keep = factors = None
+        unpadded = factors = None
         if ends is not None:
             first, last = ends.unsqueeze(-1)
             places = torch.arange(k, device="cpu")
-            keep = (places >= first) & (places < last)
+            unpadded = (places >= first) & (places < last)
         terms: list[LogitTerm] = [Product(*some) for some in zip(queries, keys, scales, strict=True)]
         terms += [] if bias is None else [Bias(bias, weight)]
         if dropout > 0.0:
             factors = kept_weights(dropout, seed, (batch, heads, q, k)) / (1.0 - dropout)
-        return second_order.softmax_times_value(Logits(tuple(terms)), value, Mask(keep, causal), factors)
+        return second_order.softmax_times_value(Logits(tuple(terms)), value, Mask(unpadded, causal), factors)
 
     return attend
