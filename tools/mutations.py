@@ -62,7 +62,7 @@ MUTATIONS = [
         "padding is ignored by torch's fused kernel",
         f"{ENGINE}/sdpa.py",
         "None if causal else mask.full(",
-        "None if causal else Mask(causal=mask.causal, allowed=mask.allowed).full(",
+        "None if causal else Mask(causal=mask.causal, allowed_pairs=mask.allowed_pairs).full(",
         PATHS,
     ),
     Mutation(
@@ -90,7 +90,7 @@ MUTATIONS = [
         "padding is ignored by the plain backend",
         f"{ENGINE}/plain.py",
         "allowed = mask.full(q, k, total.device)",
-        "allowed = Mask(causal=mask.causal, allowed=mask.allowed).full(q, k, total.device)",
+        "allowed = Mask(causal=mask.causal, allowed_pairs=mask.allowed_pairs).full(q, k, total.device)",
         PATHS,
     ),
     Mutation(

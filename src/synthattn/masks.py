@@ -18,34 +18,34 @@ class Mask:
     Attributes:
         unpadded: True for keys that are not padding.
         causal: query i attends to the keys 0..i.
-        allowed: any other condition, for all examples (two axes) or per example (four axes).
+        allowed_pairs: True where a query may attend to a key, for all examples (two axes) or per example (four axes).
     """
 
     unpadded: Bool[Tensor, "batch k"] | None = None
     causal: bool = False
-    allowed: Bool[Tensor, "*example q k"] | None = None
+    allowed_pairs: Bool[Tensor, "*example q k"] | None = None
 
     @property
     def per_example(self) -> bool:
         """True if a condition other than key padding differs between examples."""
-        return self.allowed is not None and self.allowed.dim() == 4
+        return self.allowed_pairs is not None and self.allowed_pairs.dim() == 4
 
     def within(self, windows: "list[Bool[Tensor, '*batch q k']]") -> "Mask":
         """Restrict the mask to the keys inside all local windows."""
         if not windows:
             return self
-        allowed = self.allowed
+        allowed = self.allowed_pairs
         for window in windows:
             window = window if window.dim() == 2 else window.unsqueeze(1)
             allowed = window if allowed is None else allowed & window
-        return replace(self, allowed=allowed)
+        return replace(self, allowed_pairs=allowed)
 
     def shared(self, q: int, k: int, device: torch.device) -> Bool[Tensor, "q k"] | None:
         """Return the conditions that hold for all examples in one tensor, or None if there are none."""
         causal = torch.ones(q, k, dtype=torch.bool, device=device).tril() if self.causal else None
-        if self.allowed is None or self.per_example:
+        if self.allowed_pairs is None or self.per_example:
             return causal
-        return self.allowed if causal is None else self.allowed & causal
+        return self.allowed_pairs if causal is None else self.allowed_pairs & causal
 
     def full(self, q: int, k: int, device: torch.device) -> Bool[Tensor, "#batch #heads #q k"] | None:
         """Return all conditions in one broadcastable tensor, or None if nothing is masked."""
@@ -54,7 +54,7 @@ class Mask:
         if shared is not None:
             parts.append(shared[None, None])
         if self.per_example:
-            parts.append(self.allowed)
+            parts.append(self.allowed_pairs)
         if self.unpadded is not None:
             parts.append(self.unpadded[:, None, None, :])
         return reduce(and_, parts) if parts else None
@@ -62,12 +62,12 @@ class Mask:
     def added_to(
         self, bias: Float[Tensor, "*batch #heads #q k"] | None, value: Float[Tensor, "_ heads k width"], q: int
     ) -> Float[Tensor, "*example #heads #q k"] | None:
-        """Return a bias with minus infinity for keys that are not ``allowed``.
+        """Return a bias with minus infinity for keys outside of ``allowed_pairs``.
 
         Kernels apply causal masks and padding themselves, unless the mask differs between examples.
         """
         k = value.shape[-2]
-        allowed = self.full(q, k, value.device) if self.per_example else self.allowed
+        allowed = self.full(q, k, value.device) if self.per_example else self.allowed_pairs
         if allowed is None:
             return bias
         bias = value.new_zeros(1, 1, k) if bias is None else bias
@@ -75,7 +75,7 @@ class Mask:
 
     def rows(self, examples: slice, rows: slice, end: int) -> "Mask":
         """Return the mask for some rows of some examples and the keys before ``end``."""
-        unpadded, allowed = self.unpadded, self.allowed
+        unpadded, allowed = self.unpadded, self.allowed_pairs
         if allowed is not None:
             allowed = (allowed[examples] if self.per_example and len(allowed) > 1 else allowed)[..., rows, :end]
         if self.causal:
@@ -88,19 +88,19 @@ class Mask:
 
         A kernel would compute 0 / 0 for a row without keys. The result of such a row is zero.
         """
-        if self.unpadded is None and self.allowed is None:
+        if self.unpadded is None and self.allowed_pairs is None:
             return self, None
-        condition = self.unpadded if self.unpadded is not None else self.allowed
+        condition = self.unpadded if self.unpadded is not None else self.allowed_pairs
         assert condition is not None
         full = self.full(q, k, condition.device)
         assert full is not None
         empty = ~full.any(dim=-1, keepdim=True)
         if not is_tracing(empty) and not empty.any():
             return self, None
-        if self.unpadded is not None and not self.causal and self.allowed is None:
+        if self.unpadded is not None and not self.causal and self.allowed_pairs is None:
             return Mask(unpadded=self.unpadded | empty[:, 0, 0]), empty
         filled = (full | empty).expand(-1, -1, q, -1)
-        return Mask(allowed=filled if self.unpadded is not None or self.per_example else filled[0, 0]), empty
+        return Mask(allowed_pairs=filled if self.unpadded is not None or self.per_example else filled[0, 0]), empty
 
 
 def from_torch(

@@ -128,7 +128,7 @@ def _run(
         ends = _ends(mask.unpadded)
         if ends is None:
             return None
-    if table is not None and (mask.allowed is not None or not _is_weight_per_head(weight, value.shape[1])):
+    if table is not None and (mask.allowed_pairs is not None or not _is_weight_per_head(weight, value.shape[1])):
         table, weight = Bias(table, weight).dense(), None
     table = mask.added_to(table, value, q)
     if isinstance(weight, float | int):

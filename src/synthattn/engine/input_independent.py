@@ -31,7 +31,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     if mask.unpadded is not None and (call.is_tracing or call.q == 1):
         return None
     batch, _, k, _ = call.values.shape
-    may_stay_unwritten = dropout == 0.0 and mask.allowed is None and not call.is_tracing  # tracing binds no sizes
+    may_stay_unwritten = dropout == 0.0 and mask.allowed_pairs is None and not call.is_tracing  # tracing binds no sizes
     if may_stay_unwritten and call.logits_per_example >= thresholds.UNWRITTEN_WEIGHTS:
         heads = _attend_unwritten(logits, call.values.batch_major(), mask)
         if heads is not None:
@@ -40,7 +40,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     if mask.unpadded is not None:
         return multiply(exponentials(logits, shared), call.values.feature_major(), batch, mask, dropout)
     empty = None
-    if mask.allowed is not None and shared is not None:
+    if mask.allowed_pairs is not None and shared is not None:
         empty = ~shared.any(-1, keepdim=True)
         shared = shared | empty
     total = _masked(logits, shared)

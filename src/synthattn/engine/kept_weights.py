@@ -18,7 +18,7 @@ from synthattn.tracing import is_tracing
 
 def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     """Multiply the values with kept weights. Declines where the parameters may change or keeping does not pay."""
-    if call.constant is None or call.q == 1 or call.dropout > 0.0 or call.mask.allowed is not None:
+    if call.constant is None or call.q == 1 or call.dropout > 0.0 or call.mask.allowed_pairs is not None:
         return None
     kept = call.constant.cache.get(call.constant, call)
     if kept is None:

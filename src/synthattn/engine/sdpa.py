@@ -53,7 +53,7 @@ def _masks_examples(mask: Mask) -> bool:
 def _call_torch(product: Product, bias: Tensor | None, value: Tensor, mask: Mask, dropout: float) -> Tensor:
     batch, heads = value.shape[:2]
     query, key = (_for_every_head(t, batch, heads) for t in (product.query, product.key))
-    causal = bias is None and mask.causal and mask.unpadded is None and mask.allowed is None
+    causal = bias is None and mask.causal and mask.unpadded is None and mask.allowed_pairs is None
     attn_mask = None if causal else mask.full(query.shape[-2], key.shape[-2], query.device)
     if bias is not None:
         # Even where no gradient is asked for, a bias that could have one would keep torch from its fused kernel.

@@ -22,7 +22,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     terms = call.logits.terms
     if len(terms) != 1 or not isinstance(terms[0], Window) or terms[0].distance is not None:
         return None
-    if call.mask.allowed is not None:
+    if call.mask.allowed_pairs is not None:
         return None
     return attend_window(terms[0].values, call.values.batch_major(), call.mask, call.dropout)
 
