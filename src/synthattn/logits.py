@@ -32,7 +32,7 @@ class Product:
         query, key = _examples(self.query, examples), _examples(self.key, examples)
         return Product(query[..., rows, :], key[..., :end, :], self.scale)
 
-    def dense(self) -> Float[Tensor, "*batch heads q k"]:
+    def as_tensor(self) -> Float[Tensor, "*batch heads q k"]:
         return (self.query if self.scale == 1.0 else self.query * self.scale) @ self.key.mT
 
 
@@ -54,7 +54,7 @@ class Bias:
         table = _examples(self.table, examples)
         return Bias((table if table.shape[-2] == 1 else table[..., rows, :])[..., :end], self.weight)
 
-    def dense(self) -> Float[Tensor, "*batch #heads #q k"]:
+    def as_tensor(self) -> Float[Tensor, "*batch #heads #q k"]:
         return self.table if self.weight is None else self.table * self.weight
 
 
@@ -73,7 +73,7 @@ class Window:
         distance = self._distance()[..., rows, :end]
         return Window(self.values[examples, :, rows], distance[examples] if distance.dim() == 3 else distance)
 
-    def dense(self) -> Float[Tensor, "batch heads q k"]:
+    def as_tensor(self) -> Float[Tensor, "batch heads q k"]:
         """Return one logit per key, with arbitrary finite numbers outside the window."""
         window = self.values.shape[-1]
         entry = (self._distance() + window // 2).clamp(0, window - 1).unsqueeze(-3)
@@ -102,7 +102,7 @@ class OuterProduct:
     def rows(self, examples: slice, rows: slice, end: int) -> "OuterProduct":
         return OuterProduct(self.a[examples, :, rows], self.b[examples, :, rows], end)
 
-    def dense(self) -> Float[Tensor, "batch heads q k"]:
+    def as_tensor(self) -> Float[Tensor, "batch heads q k"]:
         len_b = self.b.shape[-1]
         if is_tracing(self.a):  # a slice would bind the graph to the number of entries of a that are needed
             j = torch.arange(self.key_length, device=self.a.device)
@@ -139,9 +139,9 @@ class Logits:
         """Return True for the keys inside each local window."""
         return [term.inside() for term in self.terms if isinstance(term, Window)]
 
-    def dense(self) -> Float[Tensor, "*batch heads q k"]:
+    def as_tensor(self) -> Float[Tensor, "*batch heads q k"]:
         """Return the sum as one tensor. Local windows are not applied; input-independent logits have no batch axis."""
-        return sum((term.dense() for term in self.terms[1:]), start=self.terms[0].dense())
+        return sum((term.as_tensor() for term in self.terms[1:]), start=self.terms[0].as_tensor())
 
 
 def _examples(tensor: Tensor, examples: slice) -> Tensor:

@@ -137,7 +137,7 @@ def check_against_the_equation(p: float, kind: str, length: int, wide: bool, kep
         return result
 
     def by_equation(logits: Logits, value: Tensor) -> Tensor:
-        total, full = logits.dense(), mask.full(q, k, value.device)
+        total, full = logits.as_tensor(), mask.full(q, k, value.device)
         total = total if full is None else total.masked_fill(~full, float("-inf"))
         empty = (total == float("-inf")).all(-1, keepdim=True)
         weights = total.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)

@@ -76,16 +76,16 @@ class _KernelSum(NamedTuple):
                 biases.append(term)
             elif isinstance(term, Product):
                 wide = term.input_independent and term.query.shape[-1] > widest
-                biases.append(Bias(term.dense())) if wide else products.append(term)
+                biases.append(Bias(term.as_tensor())) if wide else products.append(term)
         table, weight = _add_up([bias for bias in biases if bias.table.shape[-2] > 1])
         row, row_weight = _add_up([bias for bias in biases if bias.table.shape[-2] == 1])
         if row is None:
             return cls(products, table, weight)
         if table is None:
             return cls(products, row, row_weight)
-        row = Bias(row, row_weight).dense()
+        row = Bias(row, row_weight).as_tensor()
         if table.numel() < thresholds.LARGE_TABLE:
-            return cls(products, Bias(table, weight).dense() + row, None)
+            return cls(products, Bias(table, weight).as_tensor() + row, None)
         # The sum would be another large table: the row of keys is one more product, with ones.
         ones = row.new_ones(1, 1, 1, 1).expand(batch, heads, q, 1)
         return cls([*products, Product(ones, row.mT)], table, weight)
@@ -95,7 +95,7 @@ def _add_up(biases: list[Bias]) -> tuple[Tensor | None, Weight | None]:
     """Return the sum of biases as a table and its weight."""
     if len(biases) == 1:
         return biases[0].table, biases[0].weight
-    return (Logits(tuple(biases)).dense(), None) if biases else (None, None)
+    return (Logits(tuple(biases)).as_tensor(), None) if biases else (None, None)
 
 
 def _takes(terms: Sequence[LogitTerm], value: Float[Tensor, "batch heads k width"], q: int) -> bool:
@@ -129,7 +129,7 @@ def _run(
         if ends is None:
             return None
     if table is not None and (mask.allowed_pairs is not None or not _is_weight_per_head(weight, value.shape[1])):
-        table, weight = Bias(table, weight).dense(), None
+        table, weight = Bias(table, weight).as_tensor(), None
     table = mask.added_to(table, value, q)
     if isinstance(weight, float | int):
         weight = value.new_tensor(weight)

@@ -178,7 +178,7 @@ def _floor(k: int, dtype: torch.dtype) -> float:
 
 
 def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]:
-    total = logits.dense()
+    total = logits.as_tensor()
     return total if shared is None else total.masked_fill(~shared, float("-inf"))
 
 

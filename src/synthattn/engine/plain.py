@@ -42,7 +42,7 @@ def attend_whole(call: Call) -> Float[Tensor, "batch heads q width"]:
 
 def attention_weights(logits: Logits, mask: Mask) -> Float[Tensor, "#batch heads q k"]:
     """Return the weights. Rows sum to one, or to zero where every key is masked."""
-    total = logits.dense()
+    total = logits.as_tensor()
     total = total if total.dim() == 4 else total.unsqueeze(0)
     q, k = logits.query_length, total.shape[-1]
     mask, empty = mask.within(logits.windows()).fill_empty_rows(q, k)

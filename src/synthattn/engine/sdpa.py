@@ -33,7 +33,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
             return None  # the bias would be written for every example
     value = call.values.batch_major().to(product.query.dtype)
     mask, empty = call.mask.fill_empty_rows(call.q, k)
-    bias = others.dense() if others.terms else None
+    bias = others.as_tensor() if others.terms else None
     result = _call_torch(product, bias, value, mask, call.dropout)
     if call.dropout == 0.0:  # with dropout, only torch knows what was dropped
         scale = product.scale

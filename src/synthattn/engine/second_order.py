@@ -27,7 +27,7 @@ def softmax_times_value(
 
     ``factors`` multiply the weights, such as those of dropout.
     """
-    total = logits.dense()
+    total = logits.as_tensor()
     allowed = mask.full(total.shape[-2], total.shape[-1], total.device)
     if allowed is not None:
         total = total.masked_fill(~allowed, float("-inf"))

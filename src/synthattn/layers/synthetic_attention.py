@@ -129,7 +129,7 @@ class SyntheticAttention(TokenMixer):
         layout = TokenLayout(positions=positions, memory_positions=memory_positions)
         self._check(x, memory, layout)
         logits = self.synthesizer(*self._tokens(x, memory, layout))
-        total, inside = logits.dense(), Mask().within(logits.windows()).allowed_pairs
+        total, inside = logits.as_tensor(), Mask().within(logits.windows()).allowed_pairs
         total = total if total.dim() == 4 else total.unsqueeze(0)
         return total if inside is None else total.masked_fill(~inside, float("-inf"))
 

@@ -183,7 +183,7 @@ class Stack(nn.Module):
         # Called as a module, so that hooks can fetch a table that is kept elsewhere.
         query, memory = Tokens(x, own.positions, start=own.offset), Tokens(total, own.memory_positions)
         logits: Logits = self.relative[heads](query, memory)
-        return logits.dense()
+        return logits.as_tensor()
 
 
 def _tuple(found: list[Any] | None) -> tuple[Any, ...] | None:
