@@ -10,7 +10,7 @@ from helpers import call_of, make, needs_kernels, tokens
 from synthattn.engine import compiled, sdpa, thresholds
 from synthattn.engine.call import Call
 from synthattn.engine.native import kernel
-from synthattn.engine.native.dropout import kept_weights
+from synthattn.engine.native.dropout import undropped
 from synthattn.logits import Bias, Logits, LogitTerm, Product
 from synthattn.masks import Mask
 
@@ -33,7 +33,7 @@ def correlation(one: Tensor, other: Tensor, p: float) -> float:
 
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 0.9])
 def test_weights_are_dropped_independently_of_each_other(p):
-    kept = kept_weights(p, SEED, SIZES)
+    kept = undropped(p, SEED, SIZES)
     assert kept.shape == SIZES
     for axes in ((), (3,), (2,), (1, 3), (0, 3)):  # the whole, rows, columns, heads, examples
         share = (~kept).double().mean(axes) if axes else (~kept).double().mean().view(1)
@@ -50,11 +50,11 @@ def test_weights_are_dropped_independently_of_each_other(p):
     assert correlation(kept[:, 1:], kept[:, :-1], p) < 5.0
     assert correlation(kept[1:], kept[:-1], p) < 5.0
     for seed in (SEED + 1, SEED + 2**32, SEED ^ 2**60):
-        assert correlation(kept, kept_weights(p, seed, SIZES), p) < 5.0
+        assert correlation(kept, undropped(p, seed, SIZES), p) < 5.0
 
 
 def test_runs_of_eight_weights_are_equally_frequent():
-    kept = kept_weights(0.5, SEED, (4, 8, 256, 512)).view(-1, 8)
+    kept = undropped(0.5, SEED, (4, 8, 256, 512)).view(-1, 8)
     numbers = torch.bincount((kept * 2 ** torch.arange(8)).sum(-1), minlength=256).double()
     expected = len(kept) / 256
     assert 170 < float(((numbers - expected) ** 2 / expected).sum()) < 360  # chi squared with 255 degrees of freedom
@@ -77,7 +77,7 @@ def weights_of(p: float, q: int, k: int, causal: bool = False) -> Tensor:
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_kernel_drops_what_torch_s_operations_say(monkeypatch, p, causal):
     monkeypatch.setattr(compiled, "draw_seed", lambda: SEED)
-    found, kept = weights_of(p, 140, 530, causal), kept_weights(p, SEED, (2, 3, 140, 530))
+    found, kept = weights_of(p, 140, 530, causal), undropped(p, SEED, (2, 3, 140, 530))
     seen = torch.ones(140, 530).tril() if causal else torch.ones(140, 530)
     expected = kept * (seen / seen.sum(-1, keepdim=True)).double() / (1 - p)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=0.0)
@@ -141,7 +141,7 @@ def check_against_the_equation(p: float, kind: str, length: int, wide: bool, kep
         total = total if full is None else total.masked_fill(~full, float("-inf"))
         empty = (total == float("-inf")).all(-1, keepdim=True)
         weights = total.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
-        return weights * kept_weights(p, SEED, (2, 3, q, k)) / (1 - p) @ value
+        return weights * undropped(p, SEED, (2, 3, q, k)) / (1 - p) @ value
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "draw_seed", lambda: SEED)
@@ -183,7 +183,7 @@ def test_only_the_gradients_that_are_wanted(monkeypatch, frozen):
         tensor.requires_grad_()
     result = compiled.attend(call_of(Logits((Product(query, key), Bias(bias))), value, dropout=0.4))
     assert result is not None
-    expected = (query @ key.mT + bias).softmax(-1) * kept_weights(0.4, SEED, (2, 3, 7, 11)) / 0.6 @ value
+    expected = (query @ key.mT + bias).softmax(-1) * undropped(0.4, SEED, (2, 3, 7, 11)) / 0.6 @ value
     sources = [t for t in (query, key, bias, value) if t.requires_grad]
     for ours, theirs in zip(*(torch.autograd.grad(y.square().sum(), sources) for y in (result, expected)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)

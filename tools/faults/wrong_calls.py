@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from synthattn import SyntheticAttention, reference
 from synthattn.engine import memory_pool
-from synthattn.engine.native.dropout import kept_weights
+from synthattn.engine.native.dropout import undropped
 from synthattn.layers import ProjectedMemory
 from tools.faults.outcome import Outcome, Verdict
 
@@ -205,7 +205,7 @@ def expect_attend(given: dict[str, Any]) -> list[Tensor]:
     weights = total.masked_fill(dead, 0.0).softmax(-1).masked_fill(dead, 0.0)
     if given["dropout"] > 0.0:
         batch, heads, q, k = total.shape
-        kept = kept_weights(given["dropout"], given["seed"], (batch, heads, q, k))
+        kept = undropped(given["dropout"], given["seed"], (batch, heads, q, k))
         weights = weights * kept / (1.0 - given["dropout"])
     result = weights @ value
     leaves = [t for t in (value, bias, weight, *queries, *keys) if t is not None]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from synthattn.engine import second_order
 from synthattn.engine.native import kernel
-from synthattn.engine.native.dropout import kept_weights
+from synthattn.engine.native.dropout import undropped
 from synthattn.engine.native.problem import Problem
 from synthattn.logits import Bias, Logits, LogitTerm, Product
 from synthattn.masks import Mask
@@ -62,7 +62,7 @@ def _in_torch(problem: Problem) -> Callable[..., Tensor]:
         terms: list[LogitTerm] = [Product(*some) for some in zip(queries, keys, scales, strict=True)]
         terms += [] if bias is None else [Bias(bias, weight)]
         if dropout > 0.0:
-            factors = kept_weights(dropout, seed, (batch, heads, q, k)) / (1.0 - dropout)
+            factors = undropped(dropout, seed, (batch, heads, q, k)) / (1.0 - dropout)
         return second_order.softmax_times_value(Logits(tuple(terms)), value, Mask(unpadded, causal), factors)
 
     return attend

@@ -21,7 +21,7 @@ def highest_kept(dropout: float) -> int:
     return min(max(round((1.0 - dropout) * 2**32) - 1, 0), _LOW) - 2**31
 
 
-def kept_weights(dropout: float, seed: int, sizes: tuple[int, int, int, int]) -> Bool[Tensor, "batch heads q k"]:
+def undropped(dropout: float, seed: int, sizes: tuple[int, int, int, int]) -> Bool[Tensor, "batch heads q k"]:
     """Return the weights that are not dropped, for sizes (batch, heads, queries, keys)."""
     *axes, k = sizes
     rows = torch.arange(1, torch.Size(axes).numel() + 1, device="cpu").view(*axes, 1)
