@@ -80,8 +80,8 @@ MUTATIONS = [
         PATHS,
     ),
     Mutation(
-        "padding is ignored by kept weights",
-        f"{ENGINE}/kept_weights.py",
+        "padding is ignored by cached weights",
+        f"{ENGINE}/cached_weights.py",
         "features, batch, call.mask,",
         "features, batch, Mask(causal=call.mask.causal),",
         "tests/engine/test_kept_weights.py tests/engine/test_paths.py tests/layers/test_invariants.py",
@@ -122,8 +122,8 @@ MUTATIONS = [
         "tests/layers/test_invariants.py tests/synthesizers/test_spec.py tests/models",
     ),
     Mutation(
-        "kept weights outlive their parameters",
-        f"{ENGINE}/kept_weights.py",
+        "cached weights outlive their parameters",
+        f"{ENGINE}/cached_weights.py",
         "current = entry is not None and entry.sources.is_current(sources)",
         "current = entry is not None",
         "tests/engine/test_kept_weights.py",

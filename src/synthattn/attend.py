@@ -5,7 +5,7 @@ None if it declines. It declines what it cannot compute exactly and what another
 lists them in the order in which they are asked:
 
 =================  ===================================================================================
-kept_weights       no logit depends on the input or needs a gradient: weights kept until parameters change
+cached_weights     no logit depends on the input or needs a gradient: weights cached until parameters change
 input_independent  no logit depends on the input: one product per head for the whole batch
 windowed           the logits are a local window
 compiled           products, and sums of them with biases: float32 on the CPU, where the kernel was compiled
@@ -16,7 +16,7 @@ plain              everything else, in chunks
 
 from torch import Tensor
 
-from synthattn.engine import compiled, input_independent, kept_weights, plain, sdpa, windowed
+from synthattn.engine import cached_weights, compiled, input_independent, plain, sdpa, windowed
 from synthattn.engine.call import Call
 from synthattn.engine.plain import attention_weights
 from synthattn.engine.projection import LazyValues
@@ -25,7 +25,7 @@ from synthattn.masks import Mask
 from synthattn.shapes import Float
 
 Heads = Float[Tensor, "batch heads q width"]
-BACKENDS = [kept_weights, input_independent, windowed, compiled, sdpa]
+BACKENDS = [cached_weights, input_independent, windowed, compiled, sdpa]
 
 
 def run(call: Call) -> Heads:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unchecked
 def test_threads_may_share_a_layer(attention: str):
     torch.manual_seed(0)
     inputs = [torch.randn(batch, length, 24) for batch, length in ((8, 67), (1, 67), (3, 31), (2, 7))]
-    for _ in range(2):  # kept weights are made anew for each
+    for _ in range(2):  # cached weights are made anew for each
         layer = SyntheticAttention(24, 3, attention, 67).eval()
         with torch.no_grad():
             expected = [copy.deepcopy(layer)(x) for x in inputs]

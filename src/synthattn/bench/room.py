@@ -16,7 +16,7 @@ WRITTEN = {"Hugging Face T5": 5, layers.STRAIGHTFORWARD: 5, "relative": 3}
 
 
 def held_bytes(name: str, case: Case) -> int:
-    """Weights, and what stays with them after a call: gradients, an optimizer's averages, kept weights of attention."""
+    """Weights, and what stays with them after a call: gradients, an optimizer's averages, weights in caches."""
     with torch.device("meta"):
         module = memory.home(case).make(name, case.length)
     tables = sum(_bytes(each) for each in module.buffers())

@@ -12,11 +12,11 @@ from synthattn.masks import Mask
 from synthattn.tracing import is_tracing
 
 if TYPE_CHECKING:
-    from synthattn.engine.kept_weights import WeightCache
+    from synthattn.engine.cached_weights import WeightCache
 
 
 @dataclass(frozen=True)
-class Constant:
+class CacheableLogits:
     """Logits that depend on no input, with the cache of the layer that they belong to.
 
     Attributes:
@@ -39,7 +39,7 @@ class Call:
         mask: the keys that each query may attend to. A row without keys gives zeros.
         q: the number of queries.
         dropout: the probability of dropping an attention weight.
-        constant: given where the logits depend on no input and start at position 0.
+        cacheable: given where the logits depend on no input and start at position 0.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class Call:
         mask: Mask,
         q: int,
         dropout: float = 0.0,
-        constant: Constant | None = None,
+        cacheable: CacheableLogits | None = None,
     ) -> None:
-        self.values, self.mask, self.q, self.dropout, self.constant = values, mask, q, dropout, constant
+        self.values, self.mask, self.q, self.dropout, self.cacheable = values, mask, q, dropout, cacheable
         self.is_tracing = is_tracing(values.source)
         self._build = build
         self._logits: Logits | None = None

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from synthattn.attend import run
-from synthattn.engine.call import Call, Constant
-from synthattn.engine.kept_weights import WeightCache
+from synthattn.engine.cached_weights import WeightCache
+from synthattn.engine.call import CacheableLogits, Call
 from synthattn.engine.plain import attend_whole, attention_weights
 from synthattn.engine.projection import LazyValues, merge_heads
 from synthattn.layers.checks import check_position_bias, check_resize, check_sizes, check_tokens
@@ -104,7 +104,7 @@ class SyntheticAttention(TokenMixer):
             mask,
             q,
             self.dropout if self.training else 0.0,
-            self._constant(query, source) if not added.terms else None,
+            self._cacheable(query, source) if not added.terms else None,
         )
         y = merge_heads((attend_whole if plain else run)(call), self.output)
         return (y, attention_weights(call.logits, mask).expand(batch, -1, -1, -1)) if need_weights else y
@@ -166,7 +166,7 @@ class SyntheticAttention(TokenMixer):
             return LazyValues(memory.values, None, self.num_heads, self.head_dim)
         return LazyValues(memory, self.value, self.num_heads, self.head_dim)
 
-    def _constant(self, query: Tokens, source: Tokens) -> Constant | None:
+    def _cacheable(self, query: Tokens, source: Tokens) -> CacheableLogits | None:
         """Return logits that depend on no input and start at position 0, or None if these do not."""
         placed = query.positions is not None or query.start > 0 or source.positions is not None
         if placed or not self.synthesizer.input_independent:
@@ -176,7 +176,7 @@ class SyntheticAttention(TokenMixer):
             vectors = query.vectors[:1, :1]  # only their number counts
             return self.synthesizer(*(Tokens(vectors.expand(1, length, -1)) for length in (q, k)))
 
-        return Constant(self._weight_cache, self.synthesizer, build)
+        return CacheableLogits(self._weight_cache, self.synthesizer, build)
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, num_heads={self.num_heads}, attention={str(self.spec)!r}"

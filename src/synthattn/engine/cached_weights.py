@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from synthattn.engine import input_independent, thresholds
-from synthattn.engine.call import Call, Constant
+from synthattn.engine.call import CacheableLogits, Call
 from synthattn.engine.native import kernel
 from synthattn.engine.projection import is_watched, needs_grad
 from synthattn.masks import Mask
@@ -17,25 +17,25 @@ from synthattn.tracing import is_tracing
 
 
 def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
-    """Multiply the values with kept weights. Declines where the parameters may change or keeping does not pay."""
-    if call.constant is None or call.q == 1 or call.dropout > 0.0 or call.mask.allowed_pairs is not None:
+    """Multiply the values with cached weights. Declines where the parameters may change or keeping does not pay."""
+    if call.cacheable is None or call.q == 1 or call.dropout > 0.0 or call.mask.allowed_pairs is not None:
         return None
-    kept = call.constant.cache.get(call.constant, call)
-    if kept is None:
+    found = call.cacheable.cache.get(call.cacheable, call)
+    if found is None:
         return None
     features, batch = call.values.feature_major(), call.values.shape[0]
-    return input_independent.multiply(kept.weights, features, batch, call.mask, normalized=kept.sum_to_one)
+    return input_independent.multiply(found.weights, features, batch, call.mask, normalized=found.sum_to_one)
 
 
-class Kept(NamedTuple):
-    """Weights for one call. The rows of a corner of the kept weights, which lack keys, do not sum to one."""
+class WeightsForCall(NamedTuple):
+    """Weights for one call. The rows of a corner of the cached weights, which lack keys, do not sum to one."""
 
     weights: Float[Tensor, "heads q k"]
     sum_to_one: bool
 
 
 class WeightCache:
-    """The kept weights of one layer; never saved, never copied, never stale.
+    """The cached weights of one layer; never saved, never copied, never stale.
 
     The parameters are compared with a snapshot in each call, which costs a fraction of the exponentials.
     """
@@ -43,14 +43,14 @@ class WeightCache:
     def __init__(self) -> None:
         self._entries: dict[bool, _Entry] = {}
 
-    def get(self, constant: Constant, call: Call) -> Kept | None:
+    def get(self, cacheable: CacheableLogits, call: Call) -> WeightsForCall | None:
         """Return the weights for a call, or None where they must not be kept, or keeping them does not pay."""
         _, heads, k, _ = call.values.shape
         q, causal = call.q, call.mask.causal
-        if any(map(is_watched, constant.module.modules())):
+        if any(map(is_watched, cacheable.module.modules())):
             return None
-        sources = [*constant.module.parameters(), *constant.module.buffers()]
-        if not _are_constant(sources):
+        sources = [*cacheable.module.parameters(), *cacheable.module.buffers()]
+        if not _are_cacheable(sources):
             return None
         if heads * q * k * thresholds.EXPONENTIALS_PER_COMPARISON < sum(t.numel() for t in sources):
             return None
@@ -58,16 +58,16 @@ class WeightCache:
         current = entry is not None and entry.sources.is_current(sources)
         height, width = entry.weights.shape[-2:] if entry is not None and current else (0, 0)
         if entry is None or height < q or width < k:
-            # Kept for the longest input so far: shorter ones read its corner. The snapshot is taken first and compared
+            # For the longest input so far: shorter ones read its corner. The snapshot is taken first and compared
             # afterwards, because another thread may load parameters in between.
             snapshot = Snapshot(sources)
-            weights = _compute(constant, max(q, height), max(k, width), causal)
+            weights = _compute(cacheable, max(q, height), max(k, width), causal)
             if not snapshot.is_current(sources):
                 return None
             entry = _Entry(weights, snapshot)
             self._entries[causal] = entry
         sum_to_one = k == entry.weights.shape[-1] or (causal and q <= k)
-        return Kept(entry.weights[:, :q, :k], sum_to_one)
+        return WeightsForCall(entry.weights[:, :q, :k], sum_to_one)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "WeightCache":
         return WeightCache()
@@ -76,15 +76,15 @@ class WeightCache:
         return WeightCache, ()
 
 
-def _compute(constant: Constant, q: int, k: int, causal: bool) -> Float[Tensor, "heads q k"]:
+def _compute(cacheable: CacheableLogits, q: int, k: int, causal: bool) -> Float[Tensor, "heads q k"]:
     # An inference tensor could not be used in training later on, where a frozen matrix is read from here as well.
     with torch.inference_mode(False), torch.no_grad():
-        logits = constant.build(q, k)
+        logits = cacheable.build(q, k)
         exponentials = input_independent.exponentials(logits, Mask(causal=causal).shared(q, k, torch.device("cpu")))
         return exponentials.div_(exponentials.sum(-1, keepdim=True))
 
 
-def _are_constant(sources: list[Tensor]) -> bool:
+def _are_cacheable(sources: list[Tensor]) -> bool:
     """Return True if the values are plain memory on the CPU that no gradient flows back to.
 
     On other devices a comparison would cost a synchronisation, more than computing the weights again.

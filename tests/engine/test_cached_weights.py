@@ -1,4 +1,4 @@
-"""Kept weights are never stale after any change of the parameters."""
+"""Cached weights are never stale after any change of the parameters."""
 
 import copy
 import pickle
