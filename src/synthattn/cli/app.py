@@ -74,10 +74,11 @@ def _options(given: dict[str, object]) -> dict[str, object]:
     return {SETTINGS[name]: value for name, value in given.items() if name in SETTINGS}
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         print(f"synthattn {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
