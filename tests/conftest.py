@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable
 
 import pytest
-import shape_checks
 import torch
+
+import shape_checks
 
 shape_checks.install()
 

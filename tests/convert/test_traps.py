@@ -85,8 +85,8 @@ def test_padding_leaves_weights_shared_by_the_batch(implementation, monkeypatch)
     model.set_attn_implementation(implementation)
     for call in calls(model, padded(inputs("bert"), "right"), monkeypatch):
         assert call.logits.input_independent
-        assert call.mask.allowed is None
-        assert call.mask.keep.shape == (BATCH, LENGTH + 2)
+        assert call.mask.allowed_pairs is None
+        assert call.mask.unpadded.shape == (BATCH, LENGTH + 2)
         assert not call.mask.causal
 
 
@@ -96,7 +96,7 @@ def test_padding_in_a_decoder_is_causal_and_padding(implementation, monkeypatch)
     model.set_attn_implementation(implementation)
     for call in calls(model, padded(inputs("llama"), "right"), monkeypatch):
         assert call.logits.input_independent
-        assert call.mask.allowed is None
+        assert call.mask.allowed_pairs is None
         assert call.mask.causal
 
 
@@ -107,9 +107,9 @@ def test_without_padding_a_decoder_is_causal(monkeypatch):
 
 def test_sliding_windows_are_kept(monkeypatch):
     seen = calls(converted("modernbert", "random"), inputs("modernbert"), monkeypatch)
-    assert seen[0].mask.allowed is None
+    assert seen[0].mask.allowed_pairs is None
     distance = (torch.arange(LENGTH) - torch.arange(LENGTH)[:, None]).abs()
-    assert torch.equal(seen[1].mask.allowed, distance <= 2)
+    assert torch.equal(seen[1].mask.allowed_pairs, distance <= 2)
 
 
 def test_a_sliding_window_with_a_cache_is_refused():
@@ -161,9 +161,9 @@ def test_masks_of_each_kind_are_read_exactly():
 
 def test_a_mask_that_was_changed_in_place_is_read_again():
     mask = torch.ones(1, 1, 1, 5, dtype=torch.bool)
-    assert read_mask(mask, False, 1, 1, 5).mask.keep is None
+    assert read_mask(mask, False, 1, 1, 5).mask.unpadded is None
     mask[..., 3:] = False
-    keep = read_mask(mask, False, 1, 1, 5).mask.keep
+    keep = read_mask(mask, False, 1, 1, 5).mask.unpadded
     assert keep is not None
     assert keep.tolist() == [[True, True, True, False, False]]
 

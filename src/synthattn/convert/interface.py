@@ -12,7 +12,7 @@ from synthattn.convert.dot_product import ModelTokens
 from synthattn.convert.masks import ReadMask, read_mask
 from synthattn.convert.plan import Installed
 from synthattn.convert.positions import check_positions, find_positions
-from synthattn.engine.call import Call, Constant
+from synthattn.engine.call import CacheableLogits, Call
 from synthattn.engine.projection import LazyValues
 from synthattn.logits import Bias, Logits
 from synthattn.synthesizers import Tokens
@@ -113,7 +113,7 @@ def attention(
         read.mask,
         q,
         dropout,
-        _constant(installed, module, asked, memory) if not biases else None,
+        _cacheable(installed, module, asked, memory) if not biases else None,
     )
     heads = run(call).transpose(1, 2)
     if not (kwargs.get("output_attentions") or installed.config.output_attentions):
@@ -151,7 +151,7 @@ def _shared(bias: Tensor) -> Tensor:
     return bias[0] if bias.shape[0] == 1 else bias
 
 
-def _constant(installed: Installed, module: nn.Module, query: Tokens, memory: Tokens) -> Constant | None:
+def _cacheable(installed: Installed, module: nn.Module, query: Tokens, memory: Tokens) -> CacheableLogits | None:
     """Return logits that depend on no input and start at position 0, or None if these do not."""
     placed = query.positions is not None or memory.positions is not None
     if placed or not installed.input_independent or query.start != 0:
@@ -162,4 +162,4 @@ def _constant(installed: Installed, module: nn.Module, query: Tokens, memory: To
         return module.synthesizer(*(Tokens(vectors.expand(1, length, -1)) for length in (q, k)))  # pyright: ignore
 
     assert isinstance(module.synthesizer, nn.Module)
-    return Constant(installed.weights, module.synthesizer, build)
+    return CacheableLogits(installed.weights, module.synthesizer, build)

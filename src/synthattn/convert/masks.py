@@ -41,7 +41,7 @@ def read_mask(given: Tensor | None, causal: bool, batch: int, q: int, k: int) ->
     if is_tracing(given):
         allowed, bias = _split(given)
         allowed = allowed[..., :k]
-        return ReadMask(Mask(allowed=allowed), None if bias is None else bias[..., :k], _leading(allowed))
+        return ReadMask(Mask(allowed_pairs=allowed), None if bias is None else bias[..., :k], _leading(allowed))
     state = (batch, q, k, None if given.is_inference() else given._version)
     known = getattr(given, "_synthattn_read", None)
     if known is None or known[0] != state:
@@ -77,7 +77,7 @@ def _leading(allowed: Tensor) -> Tensor:
 def _simplified(allowed: Tensor, batch: int, q: int, k: int) -> Mask:
     """Split a mask into padding and what all examples share, which fast paths need."""
     if allowed.shape[1] != 1:
-        return Mask(allowed=allowed.expand(batch, -1, -1, -1))
+        return Mask(allowed_pairs=allowed.expand(batch, -1, -1, -1))
     rows = allowed[:, 0].expand(-1, q, -1)
     keep = rows.any(1)
     whole = keep[:, None]
@@ -89,5 +89,5 @@ def _simplified(allowed: Tensor, batch: int, q: int, k: int) -> Mask:
         return Mask(None if bool((past.any(0) <= keep).all()) else padding, causal=True)
     shared = rows.any(0)
     if bool((rows == (shared & whole)).all()):
-        return Mask(padding, allowed=shared)
-    return Mask(allowed=allowed.expand(batch, -1, -1, -1))
+        return Mask(padding, allowed_pairs=shared)
+    return Mask(allowed_pairs=allowed.expand(batch, -1, -1, -1))

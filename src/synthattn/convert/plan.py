@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from synthattn.engine.kept_weights import WeightCache
+from synthattn.engine.cached_weights import WeightCache
 from synthattn.synthesizers import Mix
 
 
