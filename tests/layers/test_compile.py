@@ -48,8 +48,7 @@ def check(layer, compiled, **masks):
     ("spec", "training", "masks"),
     [
         *((spec, True, {}) for spec in SPECS),
-        *((spec, False, {"key_padding_mask": padding}) for spec in DISTINCT),
-        *((spec, False, {"is_causal": True}) for spec in DISTINCT),
+        *((spec, False, {"is_causal": True, "key_padding_mask": padding}) for spec in DISTINCT),
     ],
 )
 def test_traced_in_one_graph_for_all_lengths(spec, training, masks):

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.unchecked
 def test_one_graph(kind, spec):
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    model = make(KINDS[kind], spec, positions="relative")
+    layers = len(spec) if isinstance(spec, list) else 1
+    model = make(KINDS[kind], spec, positions="relative", encoder_layers=layers, decoder_layers=layers)
     compiled = torch.compile(model, backend="eager", dynamic=True, fullgraph=True)
     options = {} if kind == "masked-lm" else {"use_cache": False}
     for length in (7, 11, 23):
