@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from synthattn import SyntheticAttention, reference
 from synthattn.engine import memory_pool, thresholds
@@ -99,6 +101,18 @@ def chunks_for_all(logits: int = 99) -> Iterator[None]:
             patch.setattr(thresholds, name, value)
         patch.setattr(memory_pool, "UNIT", 1)
         yield
+
+
+class Largest(TorchDispatchMode):
+    """Remember the number of entries of the largest tensor that was made."""
+
+    seen = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for part in tree_leaves(result):
+            self.seen = max(self.seen, part.numel() if isinstance(part, Tensor) else 0)
+        return result
 
 
 def call_of(logits: Logits, value: Tensor, mask: Mask | None = None, dropout: float = 0.0) -> Call:

@@ -91,4 +91,4 @@ def test_differences_are_in_a_row_each_with_the_margin_behind():
     chart = differences(sample_results(layers=1, count=1, size=2))
     assert [point.y for point in chart.points] == [name for name, *_ in VARIANTS[1:]]
     assert chart.zone == pytest.approx(0.02 * 41.2)
-    assert [point.x for point in chart.points][0] == pytest.approx(33.9 - 41.2)
+    assert chart.points[0].x == pytest.approx(33.9 - 41.2)

@@ -11,11 +11,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers import call_of, chunks_for_all, make, needs_kernels, padding, tokens, with_gradients
+from helpers import Largest, call_of, chunks_for_all, make, needs_kernels, padding, tokens, with_gradients
 from synthattn import reference
 from synthattn.bench.products import products
 from synthattn.engine import compiled, input_independent, native, plain, thresholds
@@ -536,15 +534,6 @@ def test_operations_are_counted(monkeypatch, kept):
 def test_memory_does_not_grow_with_the_number_of_logits():
     """Of random+vanilla, which keeps nothing."""
     batch, length = 8, 512
-
-    class Largest(TorchDispatchMode):
-        seen = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **(kwargs or {}))
-            for part in tree_leaves(result):
-                self.seen = max(self.seen, part.numel() if isinstance(part, Tensor) else 0)
-            return result
 
     layer, x = make("random+vanilla", torch.float32, length), tokens(length, batch, dtype=torch.float32)
     with Largest() as largest:

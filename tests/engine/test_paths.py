@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, assert_same, chunks_for_all, make, padding, tokens
+from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, Largest, assert_same, chunks_for_all, make, padding, tokens
 from synthattn import SyntheticAttention, attend, reference
 from synthattn.engine import input_independent, plain, thresholds
 from synthattn.engine.projection import as_feature_major
@@ -234,15 +233,6 @@ def test_gradients_can_be_taken_twice_and_while_others_wait():
 
 
 def test_chunks_hold_few_logits_at_a_time():
-    class Largest(TorchDispatchMode):
-        seen = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **(kwargs or {}))
-            if isinstance(result, torch.Tensor):
-                self.seen = max(self.seen, result.numel())
-            return result
-
     length, batch = 67, 3
     layer = make("factorized_dense", max_length=length)
     x = tokens(length, batch)
@@ -319,15 +309,6 @@ def test_memory_of_input_independent_attention_does_not_grow_with_the_batch_squa
     """There is no tensor of batch x heads x length^2 entries, in evaluation or in training."""
     batch, length = 8, 64
     limit = batch * HEADS * length * length
-
-    class Largest(TorchDispatchMode):
-        seen = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **(kwargs or {}))
-            if isinstance(result, torch.Tensor):
-                self.seen = max(self.seen, result.numel())
-            return result
 
     for spec in ("random", "fixed_random", "factorized_random", "random+relative"):
         layer = make(spec, torch.float32, max_length=length, head_dim=5)
