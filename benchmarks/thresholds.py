@@ -83,6 +83,10 @@ MEASURED = {
     "DIGESTED_ENTRIES": Threshold(around(thresholds.DIGESTED_ENTRIES), snapshot),
     "CHUNKED_LOGITS": Threshold(around(thresholds.CHUNKED_LOGITS), by_logits("factorized_dense")),
     "CAUSAL_ROWS": others("CAUSAL_ROWS", "random", 1024, is_causal=True),
+    "LINEAR_ROWS": others("LINEAR_ROWS", "toeplitz", 4096),
+    "LINEAR_SPANS": Threshold(
+        [1, 2, 3, 4, 6, 8], lambda size, train: layer("toeplitz", size * (thresholds.LINEAR_ROWS + 256), train)
+    ),
     "WINDOW_ROWS": others("WINDOW_ROWS", "dense(window=15)", 1024),
     "CHUNK_LOGITS": others("CHUNK_LOGITS", "factorized_dense", 512),
     "CHUNK_ROWS": others("CHUNK_ROWS", "factorized_dense", 2048),

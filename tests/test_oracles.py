@@ -7,6 +7,7 @@ import torch
 
 from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, MAX_LENGTH, make, tokens
 from synthattn import SyntheticAttention, reference
+from synthattn.synthesizers.alibi import slopes_of
 from synthattn.synthesizers.relative import bucket
 
 
@@ -53,6 +54,14 @@ def factorized_dense(s, x, h, i, j):
     return first * second
 
 
+def toeplitz(s, x, h, i, j):
+    return s.table[h, min(max(j - i, -3), 3) + 3]
+
+
+def alibi(s, x, h, i, j):
+    return torch.tensor(-([2**-4, 2**-8, 2**-2][h]) * abs(j - i), dtype=x.dtype)
+
+
 def relative(s, x, h, i, j):
     return s.table[h, reference.t5_bucket(j - i, 32, 128, True)]
 
@@ -79,7 +88,9 @@ ORACLES = {
     "fixed_random": random,
     "factorized_random(rank=3)": factorized_random,
     "factorized_dense(a=4, b=7)": factorized_dense,
+    "toeplitz(range=3)": toeplitz,
     "relative": relative,
+    "alibi": alibi,
     "random+vanilla": random_plus_vanilla,
     "random+dense+relative": with_relative,
 }
@@ -156,6 +167,15 @@ def test_relative_buckets_equal_t5s(bidirectional, buckets, distance):
     assert set(expected) == set(range(buckets)) - ({buckets // 2} if bidirectional else set())
 
 
+def test_alibi_has_the_slopes_of_its_paper():
+    """For 8 heads and for 16 as the paper gives them; for 12, those of 8 and every other one of 16."""
+    eight, sixteen = [2.0**-n for n in range(1, 9)], [2.0 ** (-n / 2) for n in range(1, 17)]
+    assert slopes_of(8) == eight
+    assert slopes_of(16) == pytest.approx(sixteen)
+    assert slopes_of(12) == pytest.approx(eight + sixteen[:8:2])
+    assert slopes_of(1) == [2.0**-8]
+
+
 def test_parameter_counts_are_those_of_the_papers_table_1():
     d, heads, n, k = 64, 4, 36, 8
     value_and_output = 2 * d * d
@@ -166,7 +186,9 @@ def test_parameter_counts_are_those_of_the_papers_table_1():
 
     assert count("vanilla") == 2 * d * d
     assert count("random") == heads * n * n
-    assert count("fixed_random") == 0
+    assert count("fixed_random") == count("alibi") == 0
+    assert count("toeplitz") == heads * (2 * 128 + 1)
+    assert count("toeplitz(range=5)+vanilla") == heads * 11 + count("vanilla") + 2 * heads
     assert count("factorized_random") == heads * 2 * n * k
     assert count("dense") == d * d + d * n + (d + heads * n)  # the last bracket: b_1 and b_2
     assert count("dense(bias=false)") == d * d + d * n

@@ -104,7 +104,7 @@ enum { NO_BIAS, PER_HEAD, PER_EXAMPLE, PER_KEY };
 
 typedef struct {
     size batch, heads, q, k, width, features[MOST]; /* a product for each width of features that is not 0 */
-    int causal, padded, bias, weighted, shared_keys, kept;
+    int causal, padded, bias, weighted, by_distance, shared_keys, kept;
     size splits, threads;
 } Case;
 
@@ -113,7 +113,7 @@ typedef struct {
     float scale[MOST], *weight;
     size *first, *last;
     Tensor query[MOST], key[MOST], value, bias, result, above;
-    Tensor to_query[MOST], to_key[MOST], to_value, to_bias, to_weight;
+    Tensor to_query[MOST], to_key[MOST], to_value, to_bias, to_weight, diagonals, to_diagonals;
 } Attention;
 
 static Attention attention_of(const Case *c) {
@@ -136,6 +136,10 @@ static Attention attention_of(const Case *c) {
         a.bias = filled(1, batch, c->heads, rows, c->k, 2);
         a.to_bias = filled(rows == 1 ? splits : 1, batch, c->heads, rows, c->k, 0); /* zeros: it is added to */
         if (rows > 1) a.to_bias.rows.split = 0;
+    }
+    if (c->by_distance) {
+        a.diagonals = filled(1, 1, c->heads, 1, c->q + c->k - 1, 2);
+        a.to_diagonals = filled(splits, 1, c->heads, 1, c->q + c->k - 1, 0); /* zeros: it is added to */
     }
     if (c->weighted) {
         a.weight = memory(c->heads * 4);
@@ -162,6 +166,7 @@ static void expect_row(const Case *c, const Attention *a, size b, size h, size r
     const float *bias = c->bias ? row_of(&a->bias.rows, b, h, r) : NULL, *above = row_of(&a->above.rows, b, h, r);
     for (size k = first; k < last; k++) {
         p[k] = bias ? weight * bias[k] : 0;
+        if (c->by_distance) p[k] += row_of(&a->diagonals.rows, 0, h, 0)[c->q - 1 - r + k];
         for (size i = 0; i < a->products; i++) {
             const float *query = row_of(&a->query[i].rows, b, h, r), *key = row_of(&a->key[i].rows, b, h, k);
             for (size f = 0; f < c->features[i]; f++) p[k] += (double)a->scale[i] * query[f] * key[f];
@@ -185,6 +190,7 @@ static void expect_row(const Case *c, const Attention *a, size b, size h, size r
         double slope = p[k] * (to_p[k] - inner);
         if (bias) expected_row(&a->to_bias, b, h, r)[k] += weight * slope;
         if (a->weight) a->to_weight.expected[h] += slope * bias[k];
+        if (c->by_distance) expected_row(&a->to_diagonals, 0, h, 0)[c->q - 1 - r + k] += slope;
         for (size i = 0; i < a->products; i++) {
             const float *query = row_of(&a->query[i].rows, b, h, r), *key = row_of(&a->key[i].rows, b, h, k);
             double *to_query = expected_row(&a->to_query[i], b, h, r), *to_key = expected_row(&a->to_key[i], b, h, k);
@@ -203,6 +209,14 @@ static float *workspace_of(const Problem *p, size backward) {
     return result;
 }
 
+/* Rows that each start one place before the last: the first is the end of the tensor's. */
+static Rows overlapping(const Tensor *tensor, size q) {
+    Rows rows = tensor->rows;
+    if (rows.data) rows.data += q - 1;
+    rows.row = -1;
+    return rows;
+}
+
 static void run_kernels(const Case *c, Attention *a) {
     Rows query[MOST], key[MOST], to_query[MOST], to_key[MOST];
     for (size i = 0; i < a->products; i++) {
@@ -216,7 +230,7 @@ static void run_kernels(const Case *c, Attention *a) {
     Problem p = {.batch = c->batch, .heads = c->heads, .q = c->q, .k = c->k, .products = a->products,
                  .causal = c->causal, .threads = c->threads, .factor = 1, .query = query, .key = key, .scale = a->scale,
                  .value = a->value.rows, .bias = a->bias.rows, .weight = a->weight, .first = a->first,
-                 .last = a->last};
+                 .last = a->last, .diagonals = overlapping(&a->diagonals, c->q)};
     p.workspace = workspace_of(&p, 0);
     Forward f = {.result = a->result.rows, .peaks = peaks, .kept = kept, .kept_peaks = kept_peaks};
     synthattn_forward(&p, &f);
@@ -225,7 +239,8 @@ static void run_kernels(const Case *c, Attention *a) {
     p.workspace = workspace_of(&p, 1);
     Backward g = {.above = a->above.rows, .result = a->result.rows, .peaks = peaks, .kept = kept,
                   .kept_peaks = kept_peaks, .splits = c->splits, .to_query = to_query, .to_key = to_key,
-                  .to_value = a->to_value.rows, .to_bias = a->to_bias.rows, .to_weight = a->weight ? weights : NULL};
+                  .to_value = a->to_value.rows, .to_bias = a->to_bias.rows, .to_weight = a->weight ? weights : NULL,
+                  .to_diagonals = overlapping(&a->to_diagonals, c->q)};
     synthattn_backward(&p, &g);
     for (size s = 0; s < c->splits && a->weight; s++)
         memcpy(a->to_weight.rows.data + s * a->to_weight.rows.split, weights + s * c->heads, (size_t)c->heads * 4);
@@ -244,8 +259,9 @@ static void check_attention(const Case *c) {
     printf("attention B%d H%d Q%d K%d D%d F", (int)c->batch, (int)c->heads, (int)c->q, (int)c->k, (int)c->width);
     for (size i = 0; i < a.products; i++) printf("%s%d", i ? "+" : "", (int)c->features[i]);
     static const char *const biases[] = {"", " bias", " bias per example", " bias per key"};
-    printf("%s%s%s%s%s%s:", c->causal ? " causal" : "", c->padded ? " padded" : "", biases[c->bias],
-           c->weighted ? " weighted" : "", c->shared_keys ? " shared keys" : "", c->kept ? " kept" : "");
+    printf("%s%s%s%s%s%s%s:", c->causal ? " causal" : "", c->padded ? " padded" : "", biases[c->bias],
+           c->weighted ? " weighted" : "", c->by_distance ? " by distance" : "",
+           c->shared_keys ? " shared keys" : "", c->kept ? " kept" : "");
     report("result", error_of(&a.result));
     report("values", error_of(&a.to_value));
     double queries = 0, keys = 0;
@@ -260,10 +276,11 @@ static void check_attention(const Case *c) {
         a.to_bias.rows.split = a.bias.rows.split;
         report("bias", error_of(&a.to_bias));
     }
+    if (c->by_distance) report("diagonals", error_of(&a.to_diagonals));
     if (c->weighted) report("weight", error_of(&a.to_weight));
     printf("\n");
     release(&a.value), release(&a.bias), release(&a.result), release(&a.above), release(&a.to_value);
-    release(&a.to_bias), release(&a.to_weight);
+    release(&a.to_bias), release(&a.to_weight), release(&a.diagonals), release(&a.to_diagonals);
     free(a.weight), free(a.first), free(a.last);
 }
 
@@ -338,13 +355,15 @@ static void check_digest(size number, size threads) {
 int main(void) {
     static const Case cases[] = {
         {1, 1, 1, 1, 1, {1}, .splits = 1, .threads = 1},
-        {2, 3, 7, 11, 5, {13, 2}, .bias = PER_HEAD, .weighted = 1, .splits = 1, .threads = 3},
-        {3, 2, 13, 17, 19, {23}, .padded = 1, .bias = PER_EXAMPLE, .splits = 1, .threads = 2},
-        {2, 2, 293, 307, 37, {41, 3, 5}, .causal = 1, .bias = PER_HEAD, .weighted = 1, .splits = 1, .threads = 3},
-        {2, 3, 149, 601, 67, {64}, .causal = 1, .padded = 1, .bias = PER_KEY, .splits = 2, .threads = 3},
+        {2, 3, 7, 11, 5, {13, 2}, .by_distance = 1, .bias = PER_HEAD, .weighted = 1, .splits = 1, .threads = 3},
+        {3, 2, 13, 17, 19, {23}, .by_distance = 1, .padded = 1, .bias = PER_EXAMPLE, .splits = 1, .threads = 2},
+        {2, 2, 293, 307, 37, {41, 3, 5}, .by_distance = 1, .causal = 1, .bias = PER_HEAD, .weighted = 1, .splits = 1,
+         .threads = 3},
+        {2, 3, 149, 601, 67, {64}, .by_distance = 1, .causal = 1, .padded = 1, .bias = PER_KEY, .splits = 2,
+         .threads = 3},
         {3, 1, 271, 521, 32, {16, 17}, .padded = 1, .shared_keys = 1, .kept = 1, .splits = 3, .threads = 2},
         {1, 2, 139, 1301, 64, {64, 65}, .kept = 1, .bias = PER_HEAD, .weighted = 1, .splits = 1, .threads = 3},
-        {2, 2, 263, 263, 128, {128}, .causal = 1, .kept = 1, .splits = 2, .threads = 3},
+        {2, 2, 263, 263, 128, {128}, .by_distance = 1, .causal = 1, .kept = 1, .splits = 2, .threads = 3},
         {1, 1, 5, 71, 97, {1, 79}, .padded = 1, .bias = PER_KEY, .weighted = 1, .splits = 1, .threads = 1},
     };
     for (int parallel = 0; parallel < 2; parallel++) {

@@ -5,7 +5,8 @@ None if it declines. It declines what it cannot compute exactly and what another
 lists them in the order in which they are asked:
 
 =================  ===================================================================================
-cached_weights     no logit depends on the input or needs a gradient: weights cached until parameters change
+by_distance        logits that depend on the distance alone, for long inputs: linear in the length
+cached_weights       no logit depends on the input or needs a gradient: weights cached until parameters change
 input_independent  no logit depends on the input: one product per head for the whole batch
 windowed           the logits are a local window
 compiled           products, and sums of them with biases: float32 on the CPU, where the kernel was compiled
@@ -16,7 +17,7 @@ plain              everything else, in chunks
 
 from torch import Tensor
 
-from synthattn.engine import cached_weights, compiled, input_independent, plain, sdpa, windowed
+from synthattn.engine import by_distance, cached_weights, compiled, input_independent, plain, sdpa, windowed
 from synthattn.engine.call import Call
 from synthattn.engine.plain import attention_weights
 from synthattn.engine.projection import LazyValues
@@ -25,7 +26,7 @@ from synthattn.masks import Mask
 from synthattn.shapes import Float
 
 Heads = Float[Tensor, "batch heads q width"]
-BACKENDS = [cached_weights, input_independent, windowed, compiled, sdpa]
+BACKENDS = [by_distance, cached_weights, input_independent, windowed, compiled, sdpa]
 
 
 def run(call: Call) -> Heads:

@@ -59,6 +59,51 @@ class Bias:
 
 
 @dataclass(frozen=True)
+class ByDistance:
+    """A bias that depends only on the distance from query to key: ``values[..., 0, clip(distance, -range, range)]``.
+
+    The values are those of the distances -range, ..., range. The distance is ``j - i - start`` for query i and key j.
+    """
+
+    values: Float[Tensor, "heads 1 distances"]
+    q: int
+    k: int
+    start: int = 0
+    input_independent = True
+
+    @property
+    def range(self) -> int:
+        return self.values.shape[-1] // 2
+
+    def times(self, weight: Weight) -> "ByDistance":
+        return replace(self, values=self.values * weight)
+
+    def rows(self, examples: slice, rows: slice, end: int) -> "ByDistance":
+        return ByDistance(self.values, rows.stop - rows.start, end, self.start + rows.start)
+
+    def between(self, low: int, high: int) -> Float[Tensor, "heads distances"]:
+        """Return the values of the distances low, ..., high."""
+        values, last = self.values.squeeze(-2), 2 * self.range
+        first, end = low + self.range, high + self.range + 1
+        before, after = min(max(-first, 0), end - first), min(max(end - last - 1, 0), end - first)
+        inner = values[:, max(first, 0) : max(min(end, last + 1), 0)]
+        if before == after == 0:
+            return inner
+        return torch.cat([values[:, :1].expand(-1, before), inner, values[:, -1:].expand(-1, after)], dim=-1)
+
+    def diagonals(self) -> Float[Tensor, "heads diagonals"]:
+        """Return the values of all diagonals, from that of the last query and the first key on."""
+        return self.between(1 - self.q - self.start, self.k - 1 - self.start)
+
+    def as_tensor(self) -> Float[Tensor, "heads q k"]:
+        if is_tracing(self.values):  # a graph with the view below would hold for some lengths only
+            i, j = (torch.arange(n, device=self.values.device) for n in (self.q, self.k))
+            distance = j - i[:, None] - self.start
+            return self.values[:, 0, distance.clamp(-self.range, self.range) + self.range]
+        return self.diagonals().unfold(-1, self.k, 1).flip(1)  # row i starts at distance -(start + i)
+
+
+@dataclass(frozen=True)
 class Window:
     """A bias ``values[..., i, c]`` for the key at distance ``c - window // 2`` from query i. Others get no weight."""
 
@@ -111,7 +156,7 @@ class OuterProduct:
         return (a * self.b[..., None, :]).flatten(-2)[..., : self.key_length]
 
 
-LogitTerm = Product | Bias | Window | OuterProduct
+LogitTerm = Product | Bias | ByDistance | Window | OuterProduct
 
 
 @dataclass(frozen=True)
@@ -133,7 +178,10 @@ class Logits:
 
     @property
     def query_length(self) -> int:
-        return max(next(iter(vars(term).values())).shape[-2] for term in self.terms)  # q in the first fields
+        fields = (next(iter(vars(term).values())) for term in self.terms if not isinstance(term, ByDistance))
+        return max(
+            *(term.q for term in self.terms if isinstance(term, ByDistance)), *(field.shape[-2] for field in fields), 1
+        )
 
     def windows(self) -> list[Bool[Tensor, "*batch q k"]]:
         """Return True for the keys inside each local window."""

@@ -99,6 +99,16 @@ def factorized_dense(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tens
     return c.gather(-1, at_j[:, None, None, :].expand(*c.shape[:3], -1))
 
 
+def toeplitz(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Tensor:
+    distance = at_j[:, None, :] - at_i[:, :, None]
+    return s.table[:, distance.clamp(-s.range, s.range) + s.range].transpose(0, 1)
+
+
+def alibi(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Tensor:
+    distance = at_j[:, None, :] - at_i[:, :, None]
+    return -torch.einsum("h,bij->bhij", s.slopes, distance.abs().to(s.slopes.dtype))
+
+
 def relative(s: Any, x: Tensor, memory: Tensor, at_i: Tensor, at_j: Tensor) -> Tensor:
     distance = at_j[:, None, :] - at_i[:, :, None]
     values, inverse = distance.unique(return_inverse=True)
@@ -155,7 +165,9 @@ LOGITS = {
     "fixed_random": random,
     "factorized_random": factorized_random,
     "factorized_dense": factorized_dense,
+    "toeplitz": toeplitz,
     "relative": relative,
+    "alibi": alibi,
     "mixture": mixture,
 }
 

@@ -31,7 +31,9 @@ SPECS = [
     "random+vanilla",
     "dense+vanilla",
     "random+dense",
+    "toeplitz(range=5)+vanilla",
     "vanilla+relative",
+    "dense+vanilla+alibi",
     "factorized_random(rank=3)+vanilla",
     "dense(shared_keys=true, bias=false)+vanilla",
     "random+dense+vanilla",
@@ -67,7 +69,7 @@ def widths(monkeypatch) -> list[list[int]]:
     original = kernel.ATTEND
 
     def watched(*args):
-        calls.append([query.shape[-1] for query in args[3]])
+        calls.append([query.shape[-1] for query in args[4]])
         return original(*args)
 
     monkeypatch.setattr(kernel, "ATTEND", watched)
@@ -127,6 +129,28 @@ def ends(length: int, kind: str) -> dict[str, Any]:
     return masks
 
 
+def test_logits_by_distance_are_never_written_as_a_table(monkeypatch):
+    """There is no tensor of length^2 entries, in evaluation or in training."""
+    monkeypatch.setattr(kernel, "KEPT_BYTES", 0)
+
+    class Largest(TorchDispatchMode):
+        seen = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            self.seen = max(self.seen, *(t.numel() for t in tree_leaves(result) if isinstance(t, Tensor)), 0)
+            return result
+
+    length = 401
+    for spec in ("toeplitz+vanilla", "relative+vanilla", "vanilla+alibi", "toeplitz+dense+vanilla+relative"):
+        layer, x = make(spec, torch.float32, max_length=length), tokens(length, dtype=torch.float32)
+        with Largest() as largest:
+            layer(x).sum().backward()
+            with torch.no_grad():
+                layer.eval()(x, is_causal=True)
+        assert 0 < largest.seen < length**2
+
+
 def test_the_kernel_is_there():
     assert load() is not None
 
@@ -141,7 +165,7 @@ def test_equals_the_equations(taken, spec, kind, length):
 
 
 @pytest.mark.parametrize("kept", [0, 2**28])
-@pytest.mark.parametrize("spec", ["random+vanilla", "dense+vanilla"])
+@pytest.mark.parametrize("spec", ["random+vanilla", "dense+vanilla", "toeplitz+vanilla", "random+vanilla+relative"])
 @pytest.mark.parametrize("kind", ["full", "causal left"])
 def test_equals_the_equations_across_blocks(taken, monkeypatch, spec, kind, kept):
     monkeypatch.setattr(kernel, "KEPT_BYTES", kept)
@@ -218,8 +242,8 @@ def test_large_tables_fall_back_where_all_kept_keys_underflow(monkeypatch):
 def test_gradients_of_masked_features(joined):
     features = torch.randn(3, 14, 5, dtype=torch.float64, requires_grad=True)  # 7 of each of two examples
     unpadded = torch.rand(2, 5) < 0.6
-    assert torch.autograd.gradcheck(lambda f: input_independent._MaskedFeatures.apply(f, unpadded, joined), features)
-    found = input_independent._MaskedFeatures.apply(features, unpadded, joined)
+    assert torch.autograd.gradcheck(lambda f: input_independent.MaskedFeatures.apply(f, unpadded, joined), features)
+    found = input_independent.MaskedFeatures.apply(features, unpadded, joined)
     torch.testing.assert_close(found[:, :14].view(3, 7, 2, 5), features.view(3, 7, 2, 5) * unpadded)
     assert torch.equal(found[1, 14:], unpadded.double() if joined else torch.empty(0, 5).double())
 

@@ -25,6 +25,7 @@ def arguments(**changes: Any) -> dict[str, Any]:
         "value": torch.randn(B, H, K, D),
         "bias": torch.randn(H, Q, K),
         "weight": torch.randn(H, 1, 1),
+        "diagonals": torch.randn(H, Q + K - 1),
         "queries": [torch.randn(B, H, Q, F)],
         "keys": [torch.randn(B, H, K, F)],
         "scales": [0.5],
@@ -39,7 +40,8 @@ def arguments(**changes: Any) -> dict[str, Any]:
 
 def plain(given: dict[str, Any]) -> Tensor:
     """The result of ``attend`` by torch's own operations."""
-    total = given["weight"] * given["bias"]
+    i, j = torch.arange(Q), torch.arange(K)
+    total = given["weight"] * given["bias"] + given["diagonals"][:, j - i[:, None] + Q - 1]
     for query, key, scale in zip(given["queries"], given["keys"], given["scales"], strict=True):
         total = total + scale * query @ key.mT
     first, last = given["ends"][..., None]
@@ -52,13 +54,13 @@ def backward_arguments(**changes: Any) -> dict[str, Any]:
     given = arguments()
     result, *needed = OPS.attend(**given, trains=True)
     above = torch.randn(result.shape)
-    return {"above": above, "result": result, "needed": needed} | given | {"wanted": [True] * 5} | changes
+    return {"above": above, "result": result, "needed": needed} | given | {"wanted": [True] * 6} | changes
 
 
 def test_attend_and_its_gradient_equal_torch():
     given = backward_arguments()
     torch.testing.assert_close(given["result"], plain(given))
-    sources = [given["value"], given["bias"], given["weight"], *given["queries"], *given["keys"]]
+    sources = [given["value"], given["bias"], given["weight"], given["diagonals"], *given["queries"], *given["keys"]]
     found = OPS.attend_backward(**given)
     for source in sources:
         source.requires_grad_()
@@ -78,7 +80,7 @@ def test_any_strides_are_read():
     changed = {
         name: [scattered(t) for t in value] if name in ("queries", "keys") else value for name, value in given.items()
     }
-    changed |= {name: scattered(given[name]) for name in ("value", "bias", "above", "result")}
+    changed |= {name: scattered(given[name]) for name in ("value", "bias", "diagonals", "above", "result")}
     inputs = {name: changed[name] for name in arguments()}
     torch.testing.assert_close(OPS.attend(**inputs, trains=False)[0], given["result"])
     for ours, theirs in zip(OPS.attend_backward(**changed), expected, strict=True):
@@ -105,6 +107,14 @@ def test_any_strides_are_read():
         ({"bias": torch.zeros(Q, K)}, "got (5, 7)"),
         ({"bias": None}, "weight is that of a bias, but there is no bias"),
         ({"weight": torch.zeros(2, 1, 1)}, "weight must have shape () or (1 or 3, 1, 1), got (2, 1, 1)"),
+        (
+            {"diagonals": torch.zeros(H, Q + K)},
+            "diagonals must have shape (heads, queries + keys - 1) = (3, 11), got (3, 12)",
+        ),
+        ({"diagonals": torch.zeros(Q + K - 1)}, "= (3, 11), got (11,)"),
+        ({"diagonals": torch.zeros(1, Q + K - 1)}, "= (3, 11), got (1, 11)"),
+        ({"diagonals": torch.zeros(H, Q + K - 1).half()}, "diagonals must be a dense float32 tensor on the CPU, got"),
+        ({"diagonals": torch.zeros(H, 0)}, "diagonals is empty: its shape is (3, 0)"),
         ({"queries": []}, "got 0 queries, 1 keys and 1 scales"),
         ({"scales": [1.0, 1.0]}, "got 1 queries, 1 keys and 2 scales"),
         ({"queries": [torch.zeros(B, H, Q - 1, F)]}, "queries[0] must have shape"),
@@ -142,8 +152,9 @@ def test_attend_refuses(changes, message):
         ({"needed": []}, "needed must hold the 1 or 3 tensors that attend returned, got 0"),
         ({"needed": [torch.zeros(B, H, Q - 1)]}, "needed[0] must be contiguous with shape (2, 3, 5), got (2, 3, 4)"),
         ({"needed": [torch.zeros(B, H, Q), torch.zeros(4), torch.zeros(4)]}, "needed[1] must be contiguous with shape"),
-        ({"wanted": [True] * 4}, "wanted must have 5 entries for 1 products, got 4"),
-        ({"weight": None}, "the gradient of a bias or of its weight is wanted, but there is none"),
+        ({"wanted": [True] * 4}, "wanted must have 6 entries for 1 products, got 4"),
+        ({"weight": None}, "the gradient of a bias, of its weight or of diagonals is wanted, but there is none"),
+        ({"diagonals": None}, "the gradient of a bias, of its weight or of diagonals is wanted, but there is none"),
     ],
 )
 def test_the_gradient_refuses(changes, message):
@@ -239,7 +250,7 @@ def test_fake_tensors_are_like_real_ones(wide):
     torch.library.opcheck(OPS.attend, (), {**given, "trains": True}, test_utils=checks)
     result, *needed = OPS.attend(**given, trains=True)
     assert len(needed) == (3 if wide else 1)
-    backward = {"above": torch.randn(result.shape), "result": result, "needed": needed, **given, "wanted": [True] * 5}
+    backward = {"above": torch.randn(result.shape), "result": result, "needed": needed, **given, "wanted": [True] * 6}
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
         fake = OPS.attend_backward(**backward)
     real = OPS.attend_backward(**backward)

@@ -216,7 +216,9 @@ def test_every_length_bound_synthesizer_names_both_numbers(spec):
     assert layer(tokens(14)).isfinite().all()
 
 
-@pytest.mark.parametrize("spec", ["vanilla", "dense(window=5)", "relative", "vanilla+relative"])
+@pytest.mark.parametrize(
+    "spec", ["vanilla", "dense(window=5)", "relative", "toeplitz(range=3)", "alibi", "vanilla+relative"]
+)
 def test_others_take_any_length_and_need_none(spec):
     layer = make(spec, max_length=None)
     assert layer.max_length is None
@@ -248,3 +250,11 @@ def test_loading_tables_of_another_length(spec):
     new.resize_max_length(23)
     x = tokens()
     torch.testing.assert_close(new(x), old(x))
+
+
+def test_loading_a_table_of_another_range():
+    old, new = make("toeplitz(range=4)+vanilla"), make("toeplitz(range=7)+vanilla")
+    with pytest.raises(RuntimeError, match="saved with range=4, toeplitz was built with range=7; ") as caught:
+        new.load_state_dict(old.state_dict())
+    assert "build it as 'toeplitz(range=4)'" in str(caught.value)
+    assert "size mismatch" not in str(caught.value)

@@ -33,7 +33,8 @@ PURE_DENSE = [
     "dense(window=5)",
     "random+dense",
 ]
-MIXTURES = [s for s in SPECS if sum(t.name != "relative" for t in parse(s).terms) > 1]
+UNWEIGHTED = ("relative", "alibi")
+MIXTURES = [s for s in SPECS if sum(t.name not in UNWEIGHTED for t in parse(s).terms) > 1]
 LENGTH_BOUND = [s for s in SPECS if make(s).max_length is not None]
 
 
@@ -127,7 +128,7 @@ def test_explicit_default_positions_change_nothing(spec):
 @pytest.mark.parametrize("spec", MIXTURES)
 @pytest.mark.parametrize("mix", ["softmax", "sum", "sigmoid"])
 def test_mixing_rules_equal_the_equations(spec, mix):
-    weighted = [t for t in parse(spec).terms if t.name != "relative"]
+    weighted = [t for t in parse(spec).terms if t.name not in UNWEIGHTED]
     if mix == "sigmoid" and len(weighted) != 2:
         with pytest.raises(ValueError, match=rf"weighs exactly two synthesizers, .* has {len(weighted)}"):
             make(spec, mix=mix)

@@ -21,6 +21,8 @@ VARIANTS = [
     *FAMILY,
     "factorized_random+vanilla",
     "relative+vanilla",
+    "toeplitz",
+    "toeplitz+vanilla",
     "dense(window=15)",
     "lightconv",
     "dynamicconv",

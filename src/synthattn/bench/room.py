@@ -11,7 +11,7 @@ BUDGET = 6 * 10**9
 one of them needs while it runs comes on top, and the operands of matrix products alone, which all of them share."""
 LARGE = 10**9
 """Bytes of the logits of a call. Who writes down more needs so much memory that it runs beside few others."""
-WRITTEN = {"Hugging Face T5": 5, layers.STRAIGHTFORWARD: 5, "relative": 3}
+WRITTEN = {"Hugging Face T5": 5, layers.STRAIGHTFORWARD: 5}
 """How often, about, by what is in the name of a contender, when it is trained."""
 
 

@@ -34,6 +34,8 @@ def show(name: str, figures: dict[str, Any]) -> None:
         table.add_row(f"  {part.replace('_', ' ')}", millions(count))
     if figures["fixed"]:
         table.add_row("fixed numbers, not trained", millions(figures["fixed"]))
+    if figures["length_squared"]:
+        table.add_row("in tables of length x length", millions(figures["length_squared"]))
     table.add_section()
     flops = figures["flops"]
     table.add_row(f"operations, forward, length {flops['length']}", f"{flops['forward'] / 1e9:,.2f} G")
@@ -44,7 +46,13 @@ def show(name: str, figures: dict[str, Any]) -> None:
         table.add_row(f"decoding cache per token, {cache['dtype']}", f"{cache['bytes_per_token']:,} B")
         if cache["bytes_per_encoder_token"]:
             table.add_row("  per token of the encoder", f"{cache['bytes_per_encoder_token']:,} B")
-    SafeConsole().print(table)
+    console = SafeConsole()
+    console.print(table)
+    if figures["length_squared"]:
+        console.print(
+            "random and fixed_random hold length x length numbers for each head and layer: twice the length takes four "
+            "times as many. For long inputs take toeplitz or factorized_random."
+        )
 
 
 def millions(count: int) -> str:

@@ -15,7 +15,7 @@ from synthattn.engine import native, thresholds
 from synthattn.engine.call import Call
 from synthattn.engine.native.dropout import draw_seed
 from synthattn.engine.processor import processor
-from synthattn.logits import Bias, Logits, LogitTerm, Product, Weight
+from synthattn.logits import Bias, ByDistance, Logits, LogitTerm, Product, Weight
 from synthattn.masks import Mask
 from synthattn.shapes import Float, Int
 
@@ -53,16 +53,17 @@ def attend_shared(
         Product(term.query.unsqueeze(0), term.key, term.scale) for term in logits.terms if isinstance(term, Product)
     ]
     table, weight = _add_up([term for term in logits.terms if isinstance(term, Bias)])
-    result = _run(_KernelSum(products, table, weight), value, Mask(causal=causal), q)
+    result = _run(_KernelSum(products, table, weight, _diagonals(logits.terms)), value, Mask(causal=causal), q)
     return None if result is None else result[0]
 
 
 class _KernelSum(NamedTuple):
-    """A sum in the form that the kernel takes: products, and one table with its weight."""
+    """A sum in the form that the kernel takes: products, one table with its weight, and logits by distance."""
 
     products: list[Product]
     table: Tensor | None
     weight: Weight | None
+    diagonals: Tensor | None
 
     @classmethod
     def of(cls, terms: Sequence[LogitTerm], value: Tensor, q: int) -> "_KernelSum":
@@ -77,18 +78,25 @@ class _KernelSum(NamedTuple):
             elif isinstance(term, Product):
                 wide = term.input_independent and term.query.shape[-1] > widest
                 biases.append(Bias(term.as_tensor())) if wide else products.append(term)
+        diagonals = _diagonals(terms)
         table, weight = _add_up([bias for bias in biases if bias.table.shape[-2] > 1])
         row, row_weight = _add_up([bias for bias in biases if bias.table.shape[-2] == 1])
         if row is None:
-            return cls(products, table, weight)
+            return cls(products, table, weight, diagonals)
         if table is None:
-            return cls(products, row, row_weight)
+            return cls(products, row, row_weight, diagonals)
         row = Bias(row, row_weight).as_tensor()
         if table.numel() < thresholds.LARGE_TABLE:
-            return cls(products, Bias(table, weight).as_tensor() + row, None)
+            return cls(products, Bias(table, weight).as_tensor() + row, None, diagonals)
         # The sum would be another large table: the row of keys is one more product, with ones.
         ones = row.new_ones(1, 1, 1, 1).expand(batch, heads, q, 1)
-        return cls([*products, Product(ones, row.mT)], table, weight)
+        return cls([*products, Product(ones, row.mT)], table, weight, diagonals)
+
+
+def _diagonals(terms: Sequence[LogitTerm]) -> Float[Tensor, "heads diagonals"] | None:
+    """Return the sum of the terms by distance, or None if there are none."""
+    found = [term.diagonals() for term in terms if isinstance(term, ByDistance)]
+    return sum(found[1:], start=found[0]) if found else None
 
 
 def _add_up(biases: list[Bias]) -> tuple[Tensor | None, Weight | None]:
@@ -108,8 +116,9 @@ def _takes(terms: Sequence[LogitTerm], value: Float[Tensor, "batch heads k width
             fits = term.query.shape[-3] == value.shape[1] and (term.query.dim() == 3 or len(term.query) == len(value))
             tensors += [term.query, term.key]
         else:
-            fits = isinstance(term, Bias)
+            fits = isinstance(term, Bias | ByDistance)
             tensors += [term.table] if isinstance(term, Bias) else []
+            tensors += [term.values] if isinstance(term, ByDistance) else []
         if not fits:
             return False
     # Only what is a piece of memory and nothing else.
@@ -122,7 +131,7 @@ def _run(
     sum_: _KernelSum, value: Float[Tensor, "batch heads k width"], mask: Mask, q: int, dropout: float = 0.0
 ) -> Float[Tensor, "batch heads q width"] | None:
     """Call the kernel. Returns None where there is padding between keys, which it cannot leave out."""
-    products, table, weight = sum_
+    products, table, weight, diagonals = sum_
     ends = None
     if mask.unpadded is not None and not mask.per_example:
         ends = _ends(mask.unpadded)
@@ -137,6 +146,7 @@ def _run(
         value=value,
         bias=table,
         weight=weight,
+        diagonals=diagonals,
         queries=[product.query for product in products],
         keys=[product.key for product in products],
         scales=[product.scale for product in products],

@@ -16,7 +16,7 @@ from torch import Tensor
 from synthattn.engine import compiled, memory_pool, second_order, thresholds
 from synthattn.engine.call import Call
 from synthattn.engine.projection import needs_grad
-from synthattn.logits import Logits
+from synthattn.logits import Bias, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Bool, Float
 from synthattn.tracing import is_tracing
@@ -60,7 +60,10 @@ def exponentials(logits: Logits, shared: Bool[Tensor, "q k"] | None) -> Float[Te
     peak = total.detach().amax(-1, keepdim=True)
     if shared is not None:
         peak = peak.masked_fill(peak == float("-inf"), 0.0)
-    return (total - peak).exp()
+    # In place where it can be: a table of a long input takes gigabytes.
+    (first, *rest) = logits.terms
+    is_new = shared is not None or bool(rest) or not isinstance(first, Bias) or first.weight is not None
+    return (total.sub_(peak) if is_new else total - peak).exp_()
 
 
 def multiply(
@@ -77,7 +80,7 @@ def multiply(
     """
     unpadded, dtype = mask.unpadded, features.dtype
     if normalized and unpadded is None and dropout == 0.0:
-        return _heads_of(_product(exponentials.to(dtype), features.mT, mask.causal), batch)
+        return heads_of(_product(exponentials.to(dtype), features.mT, mask.causal), batch)
     if dtype == torch.float16:  # sums of hundreds of values do not fit: divide before the product as well
         exponentials = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     exponentials = exponentials.to(dtype)
@@ -88,13 +91,13 @@ def multiply(
     normalizer = None if joined else _normalizer(exponentials, mask)
     if not joined and normalizer is None:
         return None
-    columns = (features if unpadded is None else _MaskedFeatures.apply(features, unpadded, joined)).mT  # pyright: ignore
+    columns = (features if unpadded is None else MaskedFeatures.apply(features, unpadded, joined)).mT  # pyright: ignore
     weights = F.dropout(exponentials, dropout) if dropout > 0.0 else exponentials
     product = _product(weights, columns, mask.causal)
     if joined:
         product, sums = product[..., :-batch], product[..., -batch:]
-        normalizer = _trusted(sums, features.shape[-1], mask, dtype)
-    return None if normalizer is None else _heads_of(product, batch, normalizer)
+        normalizer = trusted(sums, features.shape[-1], mask, dtype)
+    return None if normalizer is None else heads_of(product, batch, normalizer)
 
 
 def _attend_unwritten(
@@ -113,11 +116,11 @@ def _attend_unwritten(
     heads = product.unflatten(-1, (batch, -1)).permute(2, 0, 1, 3)
     if unpadded is None:
         return heads
-    normalizer = _trusted(heads[..., -1].permute(1, 2, 0), value.shape[-2], mask)
+    normalizer = trusted(heads[..., -1].permute(1, 2, 0), value.shape[-2], mask)
     return None if normalizer is None else heads[..., :-1] / normalizer.permute(2, 0, 1).unsqueeze(-1)
 
 
-class _MaskedFeatures(torch.autograd.Function):
+class MaskedFeatures(torch.autograd.Function):
     """Values with zeros for masked keys, followed by the mask of each example if that is wanted."""
 
     @staticmethod
@@ -148,23 +151,27 @@ def _normalizer(exponentials: Tensor, mask: Mask) -> Float[Tensor, "heads q #bat
     wide = exponentials.to(torch.promote_types(exponentials.dtype, torch.float32))
     kept = None if mask.unpadded is None else mask.unpadded.t().to(wide.dtype)
     sums = wide.sum(-1, keepdim=True) if kept is None else wide @ kept
-    return _trusted(sums, exponentials.shape[-1], mask, exponentials.dtype)
+    return trusted(sums, exponentials.shape[-1], mask, exponentials.dtype)
 
 
-def _trusted(
+def trusted(
     normalizer: Float[Tensor, "heads q #batch"], k: int, mask: Mask, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "heads q #batch"] | None:
     """Set rows without a key to 1 (their product is zero). Returns None if another row is too small to trust."""
     too_small = normalizer.detach() < _floor(k, dtype)
     if not too_small.any():
         return normalizer
-    shared = mask.shared(normalizer.shape[1], k, normalizer.device)
-    if mask.unpadded is None:
-        empty = torch.zeros((), dtype=torch.bool) if shared is None else ~shared.any(-1, keepdim=True)
+    q = normalizer.shape[1]
+    kept = (normalizer.new_ones(1, k) if mask.unpadded is None else mask.unpadded.to(normalizer.dtype)).t()
+    if mask.allowed_pairs is not None:
+        shared = mask.shared(q, k, normalizer.device)
+        assert shared is not None
+        counts = shared.to(normalizer.dtype) @ kept
+    elif mask.causal:
+        counts = kept.cumsum(0)[torch.arange(q, device=kept.device).clamp(max=k - 1)]
     else:
-        kept = mask.unpadded.t().to(normalizer.dtype)
-        counts = kept.sum(0, keepdim=True) if shared is None else shared.to(kept.dtype) @ kept
-        empty = counts == 0
+        counts = kept.sum(0, keepdim=True)
+    empty = counts == 0
     if (too_small & ~empty).any():
         return None
     return normalizer.masked_fill(empty, 1.0)
@@ -185,7 +192,7 @@ def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]
 # Products -----------------------------------------------------------------------------------------------------
 
 
-def _heads_of(
+def heads_of(
     product: Float[Tensor, "heads q features"], batch: int, normalizer: Float[Tensor, "heads q #batch"] | None = None
 ) -> Float[Tensor, "batch heads q width"]:
     """Return the heads of a product with feature-major values, divided by the normaliser."""

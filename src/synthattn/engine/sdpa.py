@@ -7,7 +7,7 @@ from torch import Tensor
 from synthattn.engine import second_order, thresholds
 from synthattn.engine.call import Call
 from synthattn.engine.projection import needs_grad
-from synthattn.logits import Bias, Logits, Product
+from synthattn.logits import Bias, ByDistance, Logits, Product
 from synthattn.masks import Mask
 from synthattn.shapes import Float
 
@@ -18,7 +18,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     terms = call.logits.terms
     products = [term for term in terms if isinstance(term, Product) and not term.input_independent]
     others = Logits(tuple(term for term in terms if not any(term is product for product in products)))
-    if len(products) != 1 or not all(isinstance(term, Product | Bias) for term in others.terms):
+    if len(products) != 1 or not all(isinstance(term, Product | Bias | ByDistance) for term in others.terms):
         return None
     (product,), on_cpu = products, call.values.device.type == "cpu"
     if product.query.shape[-1] != width:

@@ -28,6 +28,11 @@ DIGESTED_ENTRIES = 2**20
 # NaN into zeros. This one is a property of torch, found by tests/test_not_a_number.py.
 FUSED_KEYS = 16
 
+# Queries per block of logits by distance: few of them multiply slowly, many of them waste part of a tile.
+LINEAR_ROWS = 128
+# Keys from which logits by distance are multiplied in linear time, in multiples of the keys that a block of rows sees.
+LINEAR_SPANS = 4
+
 # Queries per block of a local window.
 WINDOW_ROWS = 64
 

@@ -63,7 +63,7 @@ def _mixer(config: SynthesizerConfig, spec: str, causal: bool) -> TokenMixer:
     terms = parse_mixer(spec).terms
     if isinstance(terms[0], ConvolutionTerm):
         head_dim = None  # a convolution has as many channels as the tokens
-    elif any(term.name in SYNTHESIZERS and term.name not in ("vanilla", "relative") for term in terms):
+    elif any(term.name in SYNTHESIZERS and term.name not in ("vanilla", "relative", "alibi") for term in terms):
         heads = config.synthetic_heads or heads
         head_dim = config.synthetic_head_dim or head_dim
     mixer = build_mixer(

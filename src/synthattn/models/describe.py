@@ -21,6 +21,7 @@ from synthattn.models.modeling import (
 from synthattn.models.presets import PRESETS
 from synthattn.models.size import on_meta_device
 from synthattn.models.stack import Stack
+from synthattn.synthesizers.random import RandomSynthesizer
 
 MODELS: dict[str, type[SynthesizerPreTrainedModel]] = {
     "seq2seq": SynthesizerForConditionalGeneration,
@@ -79,6 +80,7 @@ def describe(config: SynthesizerConfig, kind: str, length: int | None = None) ->
         "attention": {name: _short(specs) for name, specs in attention.items()},
         "max_length": config.max_position_embeddings,
         "parameters": _parameters(model),
+        "length_squared": sum(m.matrix.numel() for m in model.modules() if isinstance(m, RandomSynthesizer)),
         "fixed": sum(buffer.numel() for buffer in model.buffers()),
         "flops": {"length": length, "forward": flops, "per_token": flops / (length * len(stacks))},
         "cache": _cache(stacks.get("decoder"), config),

@@ -1,6 +1,7 @@
 """The synthesizers of the paper. Each has a file and a line in the table ``SYNTHESIZERS``."""
 
 from synthattn.synthesizers import spec as _spec
+from synthattn.synthesizers.alibi import Alibi
 from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens
 from synthattn.synthesizers.dense import Dense
 from synthattn.synthesizers.factorized_dense import FactorizedDense
@@ -10,6 +11,7 @@ from synthattn.synthesizers.mixture import Mix, Mixture, build
 from synthattn.synthesizers.random import Random
 from synthattn.synthesizers.relative import Relative
 from synthattn.synthesizers.spec import Spec, Term
+from synthattn.synthesizers.toeplitz import Toeplitz
 from synthattn.synthesizers.vanilla import Vanilla
 
 SYNTHESIZERS: dict[str, type[Term]] = {
@@ -19,7 +21,9 @@ SYNTHESIZERS: dict[str, type[Term]] = {
     "fixed_random": FixedRandom,
     "factorized_random": FactorizedRandom,
     "factorized_dense": FactorizedDense,
+    "toeplitz": Toeplitz,
     "relative": Relative,
+    "alibi": Alibi,
 }
 
 FAMILY = (

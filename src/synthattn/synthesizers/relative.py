@@ -7,11 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from synthattn.logits import Bias, Logits
 from synthattn.shapes import Float, Int
-from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens
+from synthattn.synthesizers.base import Sizes
+from synthattn.synthesizers.by_distance import DistanceSynthesizer
 from synthattn.synthesizers.spec import Term
-from synthattn.tracing import is_tracing
 
 
 def bucket(
@@ -34,11 +33,10 @@ def bucket(
     return offset + torch.where(distance < exact, distance, far)
 
 
-class RelativeSynthesizer(Synthesizer):
+class RelativeSynthesizer(DistanceSynthesizer):
     """``table`` holds the biases. A mixture adds them without a weight, as the authors' code does."""
 
     name = "relative"
-    input_independent = True
     weighted = False
 
     def __init__(self, sizes: Sizes, buckets: int, max_distance: int, bidirectional: bool) -> None:
@@ -50,23 +48,11 @@ class RelativeSynthesizer(Synthesizer):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table)
 
-    def forward(self, query: Tokens, memory: Tokens) -> Logits:
-        if query.positions is None and memory.positions is None:
-            return Logits((Bias(self._diagonals(query.length, memory.length, query.start - memory.start)),))
-        distance = memory.resolved_positions().unsqueeze(-2) - query.resolved_positions().unsqueeze(-1)
-        bias = self._at(distance)
-        return Logits((Bias(bias if bias.dim() == 3 else bias.transpose(0, 1)),))
-
-    def _at(self, distance: Int[Tensor, "*axes"]) -> Float[Tensor, "heads *axes"]:
+    def at(self, distance: Int[Tensor, "*axes"]) -> Float[Tensor, "heads *axes"]:
         return self.table[:, bucket(distance, self.buckets, self.max_distance, self.bidirectional)]
 
-    def _diagonals(self, q: int, k: int, offset: int) -> Float[Tensor, "heads q k"]:
-        """Return the bias of queries at offset, offset + 1, ... for keys at 0, 1, ..., looked up once per diagonal."""
-        device = self.table.device
-        if is_tracing(self.table):  # a graph with the view below would hold for some lengths only
-            return self._at(torch.arange(k, device=device) - torch.arange(offset, offset + q, device=device)[:, None])
-        biases = self._at(torch.arange(1 - q - offset, k - offset, device=device))
-        return biases.unfold(-1, k, 1).flip(1)  # row i starts at distance -(offset + i)
+    def values(self, largest: int) -> Float[Tensor, "heads distances"]:
+        return self.between(self.max_distance, self.table.device)
 
 
 @dataclass(frozen=True)

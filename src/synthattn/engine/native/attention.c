@@ -1,4 +1,4 @@
-/* softmax(scale * Q K^T + weight * bias) V for float32 on the CPU, and its gradient, that of the bias included.
+/* softmax(scale * Q K^T + weight * bias + diagonals) V for float32 on the CPU, and its gradient, that of the bias included.
  *
  * Torch's fused kernel has no gradient for a bias and takes one product of features, as wide as the values. This one
  * works as it does, with blocks of logits that stay in the cache of a core. Products of small matrices are written here,
@@ -36,6 +36,7 @@ typedef struct {
     const float *scale;      /* of each product */
     Rows value;
     Rows bias;           /* no data: none */
+    Rows diagonals;      /* one number for each difference of key and query: rows overlap, the stride between them is -1 */
     const float *weight; /* of the bias, for each head; NULL for 1 */
     const size *first, *last; /* the keys of each example, NULL for all */
     float *workspace;
@@ -58,7 +59,7 @@ typedef struct {
     float *kept, *kept_peaks;
     size splits; /* parts of the rows, each with gradients of keys and values of its own */
     const Rows *to_query, *to_key; /* for each product; no data: not wanted */
-    Rows to_value, to_bias;
+    Rows to_value, to_bias, to_diagonals;
     float *to_weight; /* (splits, heads) */
 } Backward;
 
@@ -74,14 +75,14 @@ const size synthattn_layout[] = {
     sizeof(Problem),
     AT(Problem, batch), AT(Problem, heads), AT(Problem, q), AT(Problem, k), AT(Problem, products), AT(Problem, causal),
     AT(Problem, threads), AT(Problem, query), AT(Problem, key), AT(Problem, scale), AT(Problem, value),
-    AT(Problem, bias), AT(Problem, weight), AT(Problem, first), AT(Problem, last), AT(Problem, workspace),
+    AT(Problem, bias), AT(Problem, diagonals), AT(Problem, weight), AT(Problem, first), AT(Problem, last), AT(Problem, workspace),
     AT(Problem, factor), AT(Problem, limit), AT(Problem, seed),
     sizeof(Forward),
     AT(Forward, result), AT(Forward, peaks), AT(Forward, kept), AT(Forward, kept_peaks),
     sizeof(Backward),
     AT(Backward, above), AT(Backward, result), AT(Backward, peaks), AT(Backward, kept), AT(Backward, kept_peaks),
     AT(Backward, splits), AT(Backward, to_query), AT(Backward, to_key), AT(Backward, to_value), AT(Backward, to_bias),
-    AT(Backward, to_weight),
+    AT(Backward, to_diagonals), AT(Backward, to_weight),
 };
 const size synthattn_layout_size = sizeof synthattn_layout / sizeof *synthattn_layout;
 
@@ -360,7 +361,14 @@ INLINE void expect(const Patch *patch) {
     FOR_EACH(m, MR) FOR_EACH(v, NR / 16) __builtin_prefetch(patch->line[m] + v * 16);
 }
 
-/* Q K^T + weight * bias, or, where a peak for each row is given, the exponential of the difference. */
+INLINE void add_patch(vec acc[MR][NV], const Patch *patch, float weight) {
+    if (patch->left >= NR)
+        FOR_EACH(m, MR) FOR_EACH(v, NV) acc[m][v] += weight * *(loose *)(patch->line[m] + v * W);
+    else if (patch->left > 0)
+        FOR_EACH(m, MR) FOR_EACH(v, NV) acc[m][v] += weight * load(patch->line[m] + v * W, patch->left - v * W);
+}
+
+/* Q K^T + weight * bias + diagonals, or, where a peak for each row is given, the exponential of the difference. */
 APART void logits_of(const Problem *p, const Work *w, const Block *at, const float *keys, const float *peaks) {
     float weight = p->weight ? p->weight[at->h] : 1.0f;
     for (size column = 0; column < at->keys; column += NR) {
@@ -373,10 +381,11 @@ APART void logits_of(const Problem *p, const Work *w, const Block *at, const flo
             }
             multiply(acc, NV, w->queries + r * w->features, w->features, 1, keys + column * w->features, w->features);
             float *tile = w->logits + r * STRIDE + column;
-            if (bias.left >= NR)
-                FOR_EACH(m, MR) FOR_EACH(v, NV) acc[m][v] += weight * *(loose *)(bias.line[m] + v * W);
-            else if (bias.left > 0)
-                FOR_EACH(m, MR) FOR_EACH(v, NV) acc[m][v] += weight * load(bias.line[m] + v * W, bias.left - v * W);
+            add_patch(acc, &bias, weight);
+            if (p->diagonals.data) {
+                Patch diagonals = patch_of(&p->diagonals, at, r, column);
+                add_patch(acc, &diagonals, 1);
+            }
             FOR_EACH(m, MR) FOR_EACH(v, NV) *(loose *)(tile + m * STRIDE + v * W) = acc[m][v];
             for (size m = 0; peaks && m < least(MR, at->rows - r); m++)
                 FOR_EACH(v, NV) {
@@ -570,6 +579,28 @@ APART double slopes_of(const Problem *p, const Backward *g, const Work *w, const
     return drops(p) ? slopes(p, g, w, at, split, 1) : slopes(p, g, w, at, split, 0);
 }
 
+/* Some rows of slopes to their diagonals: those of row m to the places from `to - m` on. */
+INLINE void add_diagonals(float *to, const float *slopes, size rows, size keys) {
+    size column = 0;
+    for (size m = 1; m < rows; m++)
+        for (size key = 0; key < least(m, keys); key++) to[key - m] += slopes[m * STRIDE + key];
+    for (; column + W + rows - 1 <= keys; column += W) {
+        vec total = *(loose *)(to + column);
+        for (size m = 0; m < rows; m++) total += *(const loose *)(slopes + m * STRIDE + m + column);
+        *(loose *)(to + column) = total;
+    }
+    for (size m = 0; m < rows; m++)
+        for (size key = column + m; key < keys; key++) to[key - m] += slopes[m * STRIDE + key];
+}
+
+APART void add_diagonals_of(const Backward *g, const Work *w, const Block *at, size split) {
+    size r = 0, offset = split * g->to_diagonals.split + at->key;
+    for (; r + MR <= at->rows; r += MR)
+        add_diagonals(row_of(&g->to_diagonals, 0, at->h, at->row + r) + offset, w->slopes + r * STRIDE, MR, at->keys);
+    for (; r < at->rows; r++)
+        add_diagonals(row_of(&g->to_diagonals, 0, at->h, at->row + r) + offset, w->slopes + r * STRIDE, 1, at->keys);
+}
+
 /* The gradient of the result, as the left-hand side of a product and as the right-hand side of another. The factors of
  * the weights are in it, so that these need not be touched. */
 static void pack_above(const Problem *p, const Backward *g, Work *w, const Block *at) {
@@ -650,7 +681,7 @@ static double backward_example(const Problem *p, const Backward *g, Work *w, siz
         key_wanted |= g->to_key[i].data != NULL;
     }
     /* With dropout, the weights that are kept are found on the way. */
-    int slope_wanted = query_wanted || key_wanted || g->to_bias.data || g->to_weight || drops(p);
+    int slope_wanted = query_wanted || key_wanted || g->to_bias.data || g->to_diagonals.data || g->to_weight || drops(p);
     size first = first_key(p, b), last = p->causal ? least(last_key(p, b), to) : last_key(p, b);
     double to_weight = 0;
     sum_rows(p, g, w, b, h, from, to);
@@ -671,6 +702,7 @@ static double backward_example(const Problem *p, const Backward *g, Work *w, siz
             weights_of(p, g, w, &at);
             pack_above(p, g, w, &at);
             if (slope_wanted) to_weight += slopes_of(p, g, w, &at, split);
+            if (g->to_diagonals.data) add_diagonals_of(g, w, &at, split);
             if (g->to_value.data)
                 transposed_times(w->to_values, w->d_pad, end, p->value.width, drops(p) ? w->block : w->logits, STRIDE,
                                  w->above_panels, rows);

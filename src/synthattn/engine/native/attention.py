@@ -52,7 +52,8 @@ def _in_torch(problem: Problem) -> Callable[..., Tensor]:
     """Return a function of the tensors of a problem that does what the kernel does, in torch's own operations."""
 
     def attend(*tensors: Tensor | None) -> Tensor:
-        value, bias, weight, queries, keys, scales, ends, q, causal, dropout, seed = problem.with_tensors(list(tensors))
+        given = problem.with_tensors(list(tensors))
+        value, bias, weight, diagonals, queries, keys, scales, ends, q, causal, dropout, seed = given
         batch, heads, k, _ = value.shape
         unpadded = factors = None
         if ends is not None:
@@ -61,6 +62,7 @@ def _in_torch(problem: Problem) -> Callable[..., Tensor]:
             unpadded = (places >= first) & (places < last)
         terms: list[LogitTerm] = [Product(*some) for some in zip(queries, keys, scales, strict=True)]
         terms += [] if bias is None else [Bias(bias, weight)]
+        terms += [] if diagonals is None else [Bias(diagonals.unfold(-1, k, 1).flip(1))]
         if dropout > 0.0:
             factors = undropped(dropout, seed, (batch, heads, q, k)) / (1.0 - dropout)
         return second_order.softmax_times_value(Logits(tuple(terms)), value, Mask(unpadded, causal), factors)

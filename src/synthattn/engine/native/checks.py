@@ -79,7 +79,7 @@ def check_shape(name: str, tensor: Tensor, *axes: tuple[str, tuple[int, ...]]) -
 
 def check_attention(problem: Problem) -> None:
     """Refuse arguments of the attention kernel that do not belong together, in one line that names both sizes."""
-    value, bias, weight, queries, keys, scales, ends, q, _, dropout, _ = problem
+    value, bias, weight, diagonals, queries, keys, scales, ends, q, _, dropout, _ = problem
     check_floats("value", value)
     if value.dim() != 4:
         raise ValueError(f"value must have shape (batch, heads, keys, width), got {tuple(value.shape)}")
@@ -109,6 +109,13 @@ def check_attention(problem: Problem) -> None:
         check_floats("weight", weight)
         if tuple(weight.shape) not in ((), (1, 1, 1), (heads, 1, 1)):
             raise ValueError(f"weight must have shape () or (1 or {heads}, 1, 1), got {tuple(weight.shape)}")
+    if diagonals is not None:
+        check_floats("diagonals", diagonals)
+        if tuple(diagonals.shape) != (heads, q + k - 1):
+            raise ValueError(
+                f"diagonals must have shape (heads, queries + keys - 1) = ({heads}, {q + k - 1}), "
+                f"got {tuple(diagonals.shape)}"
+            )
     if ends is not None:
         _check_ends(ends, batch, k)
 
@@ -139,10 +146,10 @@ def check_gradient(
         check_floats(f"needed[{n}]", tensor)
         if tuple(tensor.shape) != shape or not tensor.is_contiguous():
             raise ValueError(f"needed[{n}] must be contiguous with shape {shape}, got {tuple(tensor.shape)}")
-    if len(wanted) != 3 + 2 * products:
-        raise ValueError(f"wanted must have {3 + 2 * products} entries for {products} products, got {len(wanted)}")
-    if (wanted[1] and problem.bias is None) or (wanted[2] and problem.weight is None):
-        raise ValueError("the gradient of a bias or of its weight is wanted, but there is none")
+    if len(wanted) != 4 + 2 * products:
+        raise ValueError(f"wanted must have {4 + 2 * products} entries for {products} products, got {len(wanted)}")
+    if any(want and tensor is None for want, tensor in zip(wanted, problem.tensors, strict=True)):
+        raise ValueError("the gradient of a bias, of its weight or of diagonals is wanted, but there is none")
 
 
 def _check_ends(ends: Tensor, batch: int, k: int) -> None:

@@ -46,7 +46,7 @@ def attend(*arguments: Any) -> list[Tensor]:
 
 
 def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *arguments: Any) -> list[Tensor]:
-    """Return the gradients that are wanted, in the order value, bias, weight, queries, keys.
+    """Return the gradients that are wanted, in the order of ``Problem.tensors``.
 
     Takes the gradient of the result, what :func:`attend` returned, the fields of its problem, and which gradients are
     wanted.
@@ -55,7 +55,7 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
     problem = Problem(*fields)
     check_attention(problem)
     check_gradient(above, result, needed, problem, wanted, _kept_shape(problem))
-    value, bias, weight, queries, keys, *_ = problem
+    value, bias, weight, diagonals, queries, keys, *_ = problem
     heads, n = value.shape[1], len(queries)
     above, result = readable(above), readable(result)
     given = _Arguments(problem, backward=True)
@@ -64,22 +64,25 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
         lambda: _gradient(value, splits, heads),
         lambda: _bias_gradient(bias, splits, heads),
         lambda: value.new_empty(splits, heads),
+        lambda: value.new_zeros(splits, heads, problem.q + value.shape[-2] - 1),
         *(lambda t=t: _gradient(t, 1, heads) for t in queries),
         *(lambda t=t: _gradient(t, splits, heads) for t in keys),
     ]
     found = [make() if want else None for want, make in zip(wanted, makers, strict=True)]
-    to_value, to_bias, to_weight, *to_features = found
+    to_value, to_bias, to_weight, to_diagonals, *to_features = found
     c = library.Backward(above=Rows.of(above), result=Rows.of(result), splits=splits)
     c.peaks, c.kept, c.kept_peaks = ([t.data_ptr() for t in needed] + [None, None])[:3]
     c.to_query, c.to_key = _all_rows(to_features[:n]), _all_rows(to_features[n:])
     c.to_value, c.to_bias = Rows.of(to_value), Rows.of(to_bias)
+    c.to_diagonals = Rows.of_diagonals(to_diagonals, problem.q)
     c.to_weight = None if to_weight is None else to_weight.data_ptr()
     kernel.synthattn_backward(given.c, c)
     if to_weight is not None and weight is not None:
         found[2] = to_weight.sum(0)[:, None, None].sum_to_size(weight.shape)
-    sums = [
-        t if n == 2 else _summed(t, source) for n, (t, source) in enumerate(zip(found, problem.tensors, strict=True))
-    ]
+    if to_diagonals is not None and diagonals is not None:
+        found[3] = to_diagonals.sum(0).sum_to_size(diagonals.shape)
+    pairs = enumerate(zip(found, problem.tensors, strict=True))
+    sums = [t if n in (2, 3) else _summed(t, source) for n, (t, source) in pairs]
     return [gradient for gradient in sums if gradient is not None]
 
 
@@ -102,14 +105,15 @@ class _Arguments:
     """The structure that the kernel reads, and the memory that it points to."""
 
     def __init__(self, problem: Problem, backward: bool) -> None:
-        value, bias, weight, queries, keys, scales, ends, q, causal, dropout, seed = problem
+        value, bias, weight, diagonals, queries, keys, scales, ends, q, causal, dropout, seed = problem
         value, bias = readable(value), None if bias is None else readable(bias)
+        diagonals = None if diagonals is None else readable(diagonals)
         queries, keys = [readable(t) for t in queries], [readable(t) for t in keys]
         (batch, heads, k, _), n = value.shape, len(scales)
         self.c = c = library.Problem(batch, heads, q, k, n, causal, torch.get_num_threads())
         c.query, c.key = _all_rows(queries), _all_rows(keys)
         c.scale = (ctypes.c_float * n)(*scales)
-        c.value, c.bias = Rows.of(value), Rows.of(bias)
+        c.value, c.bias, c.diagonals = Rows.of(value), Rows.of(bias), Rows.of_diagonals(diagonals, q)
         c.factor, c.limit, c.seed = 1.0 / (1.0 - dropout), highest_kept(dropout), seed
         weight = None if weight is None else weight.reshape(-1).expand(heads).contiguous()
         c.weight = None if weight is None else weight.data_ptr()
@@ -118,7 +122,7 @@ class _Arguments:
             c.first, c.last = (row.data_ptr() for row in ends)
         workspace = memory_pool.empty((loaded().synthattn_workspace(c, backward),), value.dtype)
         c.workspace = workspace.data_ptr()
-        self.tensors = value, bias, queries, keys, weight, ends, workspace
+        self.tensors = value, bias, diagonals, queries, keys, weight, ends, workspace
 
 
 def readable(tensor: Tensor) -> Tensor:

@@ -39,6 +39,17 @@ class Rows(Structure):
         split, batch, head, row, _ = [0] * (5 - len(strides)) + strides
         return cls(tensor.data_ptr(), batch, head, row, tensor.shape[-1], split)
 
+    @classmethod
+    def of_diagonals(cls, tensor: Tensor | None, q: int) -> "Rows":
+        """Describe (split, heads, diagonals) or (heads, diagonals): each row starts one place before the last one.
+
+        The first diagonal is that of the last query and the first key.
+        """
+        if tensor is None:
+            return cls()
+        split, head, _ = [0] * (3 - tensor.dim()) + list(tensor.stride())
+        return cls(tensor.data_ptr() + (q - 1) * tensor.element_size(), 0, head, -1, tensor.shape[-1], split)
+
 
 class Problem(Structure):
     _fields_ = (
@@ -54,6 +65,7 @@ class Problem(Structure):
         ("scale", POINTER(c_float)),
         ("value", Rows),
         ("bias", Rows),
+        ("diagonals", Rows),
         ("weight", c_void_p),
         ("first", c_void_p),
         ("last", c_void_p),
@@ -80,6 +92,7 @@ class Backward(Structure):
         ("to_key", POINTER(Rows)),
         ("to_value", Rows),
         ("to_bias", Rows),
+        ("to_diagonals", Rows),
         ("to_weight", c_void_p),
     )
 

@@ -6,12 +6,13 @@ from torch import Tensor
 
 
 class Problem(NamedTuple):
-    """``dropout(softmax(sum_n scale_n Q_n K_n^T + weight * bias)) V``.
+    """``dropout(softmax(sum_n scale_n Q_n K_n^T + weight * bias + diagonals)) V``.
 
     Attributes:
         value: V, with the axes batch, heads, keys, width.
         bias: a table, whose axes but the last may be 1, and the first missing.
         weight: of the bias, one for all heads or for each, in three axes; 1 if None.
+        diagonals: for each head, a logit for each difference of key and query, ``1 - q, ..., keys - 1``.
         queries: Q_n for each product.
         keys: K_n for each product.
         scales: scale_n for each product.
@@ -25,6 +26,7 @@ class Problem(NamedTuple):
     value: Tensor
     bias: Tensor | None
     weight: Tensor | None
+    diagonals: Tensor | None
     queries: list[Tensor]
     keys: list[Tensor]
     scales: list[float]
@@ -36,13 +38,14 @@ class Problem(NamedTuple):
 
     @property
     def tensors(self) -> list[Tensor | None]:
-        """The tensors that may have gradients: value, bias, weight, queries, keys."""
-        return [self.value, self.bias, self.weight, *self.queries, *self.keys]
+        """The tensors that may have gradients: value, bias, weight, diagonals, queries, keys."""
+        return [self.value, self.bias, self.weight, self.diagonals, *self.queries, *self.keys]
 
     def with_tensors(self, tensors: "list[Tensor | None]") -> "Problem":
         """Return the same problem for other tensors, in the order of ``tensors``."""
-        (value, bias, weight, *features), n = tensors, len(self.scales)
-        return self._replace(value=value, bias=bias, weight=weight, queries=features[:n], keys=features[n:])
+        (value, bias, weight, diagonals, *features), n = tensors, len(self.scales)
+        named = {"value": value, "bias": bias, "weight": weight, "diagonals": diagonals}
+        return self._replace(**named, queries=features[:n], keys=features[n:])
 
 
 _SCHEMA_TYPES = {
