@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from synthattn.bench.page import markdown, page
-from synthattn.bench.record import Measurement, Record, load, merged
+from synthattn.bench.record import BenchRecord, Measurement, load, merged
 from synthattn.render.charts import Point, Rows
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "performance"
 BEGIN, END = "<!-- made by tools/update_performance.py -->", "<!-- end of what was made -->"
 
-Records = dict[Path, Record]
+Records = dict[Path, BenchRecord]
 """The record of each machine, by its folder."""
 INPUT_INDEPENDENT = ("random", "fixed_random", "factorized_random")
 LINEAR = ("dense(window=15)", "lightconv", "dynamicconv", "linformer")
@@ -35,12 +35,12 @@ SHAPES = ((16, 512), (4, 2048))
 T5 = "Hugging Face T5"
 
 
-def folder_of(record: Record) -> Path:
+def folder_of(record: BenchRecord) -> Path:
     """``docs/performance/amd-epyc``, for example."""
     return KEPT / "-".join(re.findall(r"[a-z0-9]+", machine(record).lower()))
 
 
-def machine(record: Record) -> str:
+def machine(record: BenchRecord) -> str:
     """Name of the processor without trade marks."""
     return record.machine.replace("(R)", "")
 
@@ -51,14 +51,14 @@ def records() -> Records:
     return {folder: merged(load(path) for path in sorted(folder.glob("*.json"))) for folder in folders}
 
 
-def measured(record: Record, kind: str, names: tuple[str, ...], **case: object) -> Iterator[Measurement]:
+def measured(record: BenchRecord, kind: str, names: tuple[str, ...], **case: object) -> Iterator[Measurement]:
     """Measurements of these contenders in all cases with these attributes."""
     for one in record.of(kind):
         if one.contender in names and all(getattr(one.case, name) == value for name, value in case.items()):
             yield one
 
 
-def ratios(record: Record, rival: str, kind: str, names: tuple[str, ...], **case: object) -> list[float]:
+def ratios(record: BenchRecord, rival: str, kind: str, names: tuple[str, ...], **case: object) -> list[float]:
     """Ratios to a rival; those of a layer are from the two shapes with several examples, unless a length is given."""
     found = measured(record, kind, names, **case)
     if kind == "layer" and "length" not in case:
@@ -79,7 +79,7 @@ class Figure:
     finding: int
     """The finding on the page that it belongs to."""
     words: str
-    values: Callable[[Record], list[float]]
+    values: Callable[[BenchRecord], list[float]]
 
 
 def times(
@@ -89,13 +89,13 @@ def times(
     return Figure(finding, words, lambda record: ratios(record, rival, kind, names, **case))
 
 
-def megabytes(record: Record, names: tuple[str, ...]) -> list[float]:
+def megabytes(record: BenchRecord, names: tuple[str, ...]) -> list[float]:
     """Peak memory of a layer in inference at length 8192."""
     found = measured(record, "layer", names, length=8192, mode="eval")
     return [one.megabytes for one in found if one.megabytes is not None]
 
 
-def cache(record: Record, name: str) -> list[float]:
+def cache(record: BenchRecord, name: str) -> list[float]:
     """Bytes of the cache of self-attention per token."""
     return [one.cache_bytes for one in measured(record, "decode", (name,)) if one.cache_bytes is not None]
 
@@ -161,11 +161,10 @@ def picture(found: Records) -> str:
     return Rows(title, "times vanilla (right is faster)", points, 1.0, log=True, width=560, keyed=True).svg()
 
 
-def tables(folder: Path, record: Record) -> str:
+def tables(folder: Path, record: BenchRecord) -> str:
     """All tables of one machine, as Markdown."""
-    title, rest = markdown(record).split("\n", 1)
-    assert title.startswith("# ")
-    return f"# Speed and memory on {machine(record)}\n\n[The same tables with plots](report.html).\n{rest}"
+    title, rest = markdown(record, f"Speed and memory on {machine(record)}").split("\n", 1)
+    return f"{title}\n\n[The same tables with plots](report.html).\n{rest}"
 
 
 def documents(found: Records) -> dict[Path, str]:

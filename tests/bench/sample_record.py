@@ -2,7 +2,7 @@
 
 import random
 
-from synthattn.bench.record import Case, Measurement, Record
+from synthattn.bench.record import BenchRecord, Case, Measurement
 
 # Speed of the layer beside vanilla at length 512, eval and train; how its time and memory grow with length.
 CONTENDERS = {
@@ -32,7 +32,7 @@ LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192]
 BATCHES = [1, 2, 4, 8, 16, 32]
 
 
-def sample_record(seed: int = 7) -> Record:
+def sample_record(seed: int = 7) -> BenchRecord:
     """Everything that a record can have."""
     chance = random.Random(seed)
     shapes = [(16, 512), (4, 2048)]
@@ -46,7 +46,7 @@ def sample_record(seed: int = 7) -> Record:
         _model(name, Case(k, 8, 512, m), chance) for k, m in (("model", "eval"), ("train", "train")) for name in MODELS
     ]
     found += [_decode(name, Case("decode", 8, 128, beams=beams), chance) for beams in (1, 4) for name in MODELS[:-1]]
-    return Record(
+    return BenchRecord(
         command="synthattn bench --lengths 128,256,512,1024,2048,4096,8192 --peers --report page.html",
         rounds=7,
         machine="Intel(R) Xeon(R) Processor",

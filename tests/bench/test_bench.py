@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from synthattn.bench import layers, models, race
+from synthattn.bench import layers, models, side_by_side
 from synthattn.cli import bench as verb
 from synthattn.cli.app import main
 
@@ -24,7 +24,7 @@ def call(capsys, monkeypatch, *arguments: object) -> tuple[int, str, str]:
 def small(monkeypatch):
     monkeypatch.setattr(layers, "D_MODEL", 32)
     monkeypatch.setattr(layers, "HEADS", 4)
-    monkeypatch.setattr(race, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(side_by_side, "LEAST_SECONDS", 0.0)
 
 
 SHORT = ("layer", "--shapes", "2x16", "--attention", "random,dense+vanilla", "--rounds", 1, "--no-memory")
@@ -35,7 +35,6 @@ def test_measures_keeps_and_reports(capsys, monkeypatch, tmp_path):
     code, out, _ = call(capsys, monkeypatch, *SHORT, "--json", file, "--report", page, "--markdown", text)
     assert code == 0
     assert "layer, 2x16, train, causal" in out
-    assert "bars hold" in out
     found = json.loads(file.read_text())
     cases = {(m["contender"], m["case"]["mode"], m["case"]["mask"]) for m in found["measurements"]}
     assert len(cases) == 2 * 2 * 3
@@ -50,16 +49,16 @@ def test_measures_keeps_and_reports(capsys, monkeypatch, tmp_path):
 
 def test_goes_on_where_it_was_stopped(capsys, monkeypatch, tmp_path):
     file = tmp_path / "r.json"
-    honest, calls = race.measure, []
+    honest, calls = side_by_side.measure, []
 
-    def interrupted(heat, rounds, say):
-        calls.append([entry.contender for entry in heat.entries])
-        for number, found in enumerate(honest(heat, rounds, say)):
+    def interrupted(plan, rounds, say):
+        calls.append([entry.name for entry in plan.contenders])
+        for number, found in enumerate(honest(plan, rounds, say)):
             if len(calls) == 2 and number == 1:
                 raise KeyboardInterrupt
             yield found
 
-    monkeypatch.setattr(race, "measure", interrupted)
+    monkeypatch.setattr(side_by_side, "measure", interrupted)
     code, _, err = call(capsys, monkeypatch, *SHORT, "--json", file)
     assert code == 130
     assert f"stopped; {file} is kept, --resume goes on" in err
@@ -105,23 +104,23 @@ def test_mistakes_get_one_line(capsys, monkeypatch, tmp_path, arguments, message
 
 
 def test_everything_is_planned_unless_said():
-    races = verb.plan(verb.Wanted())
-    cases = [race.case for race in races]
-    assert len(set(cases)) == len(cases), "all contenders of a case are in one race"
+    plans = verb.plan(verb.Wanted())
+    cases = [plan.case for plan in plans]
+    assert len(set(cases)) == len(cases), "all contenders of a case are in one plan"
     assert {case.kind for case in cases} == {"layer", "model", "train", "decode"}
     assert len([case for case in cases if case.kind == "layer"]) == 2 * 2 * 3
     assert {case.beams for case in cases if case.kind == "decode"} == {1, 4}
-    (trained,) = ({e.contender: e.rivals for e in race.entries} for race in races if race.case.kind == "train")
+    (trained,) = ({e.name: e.rivals for e in plan.contenders} for plan in plans if plan.case.kind == "train")
     assert set(trained["random"]) == {"vanilla", "dynamicconv", "Hugging Face T5"}
     assert set(trained) == set(models.contenders(peers=False))
 
 
 def test_growth_is_measured_beside_vanilla_alone():
-    races = verb.plan(verb.Wanted("layer", "random", lengths="128,256", batches="1,4"))
-    assert [(r.case.batch, r.case.length) for r in races if r.case.mode == "eval"] == [
+    plans = verb.plan(verb.Wanted("layer", "random", lengths="128,256", batches="1,4"))
+    assert [(p.case.batch, p.case.length) for p in plans if p.case.mode == "eval"] == [
         (1, 128),
         (1, 256),
         (1, 512),
         (4, 512),
     ]
-    assert all(set(entry.rivals) == {"vanilla"} for race in races for entry in race.entries)
+    assert all(set(entry.rivals) == {"vanilla"} for plan in plans for entry in plan.contenders)

@@ -1,30 +1,28 @@
 """How a benchmark is done: who runs when, what counts as a product, what is checked first. No time is tested."""
 
 import itertools
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from synthattn.bench import layers, memory, race, record, suite, timing
+from synthattn.bench import layers, memory, record, side_by_side, suite, timing
 from synthattn.bench.products import products
-from synthattn.bench.race import Entry, Race
-from synthattn.bench.record import Case, Measurement, Record
+from synthattn.bench.record import BenchRecord, Case, Measurement
+from synthattn.bench.side_by_side import CasePlan, Contender
 
 
 class Listener:
     """Remembers what it is told."""
 
     def __init__(self) -> None:
-        self.begun: list[Race] = []
+        self.begun: list[CasePlan] = []
         self.said: list[tuple[str, Measurement | str]] = []
 
-    def begins(self, race: Race) -> None:
-        self.begun.append(race)
+    def begins(self, plan: CasePlan) -> None:
+        self.begun.append(plan)
 
     def found(self, contender: str, found: Measurement | str) -> None:
         self.said.append((contender, found))
@@ -162,22 +160,26 @@ def test_what_is_wrong_is_not_timed(monkeypatch):
     monkeypatch.setattr(layers.SyntheticAttention, "forward", wrong)
     for mode in ("eval", "train"):
         with pytest.raises(ValueError, match=r"the output is off the reference by 1\.0e-03, more than 1e-04"):
-            list(race.measure(Race(Case("layer", 2, 8, mode), (Entry("random", {"vanilla": "vanilla"}),)), 1))
+            list(
+                side_by_side.measure(
+                    CasePlan(Case("layer", 2, 8, mode), (Contender("random", {"vanilla": "vanilla"}),)), 1
+                )
+            )
 
 
-def test_a_race_has_all_figures_of_everyone(monkeypatch):
+def test_a_plan_has_all_figures_of_everyone(monkeypatch):
     monkeypatch.setattr(layers, "D_MODEL", 32)
     monkeypatch.setattr(layers, "HEADS", 4)
-    monkeypatch.setattr(race, "LEAST_SECONDS", 0.0)
-    (planned,) = suite.layer_races(["random", "vanilla"], [(2, 16)], ["full"], ["eval"])
-    entry, other = planned.entries
+    monkeypatch.setattr(side_by_side, "LEAST_SECONDS", 0.0)
+    (planned,) = suite.layer_plans(["random", "vanilla"], [(2, 16)], ["full"], ["eval"])
+    entry, other = planned.contenders
     assert set(other.rivals) == {"nn.MultiheadAttention", "straightforward"}
     assert entry.rivals == {
         "vanilla": "vanilla",
         "nn.MultiheadAttention": "nn.MultiheadAttention",
         "straightforward": "straightforward random",
     }
-    results = dict(race.measure(planned, 2))
+    results = dict(side_by_side.measure(planned, 2))
     assert list(results) == ["random", "vanilla"]
     found, vanilla = results.values()
     assert isinstance(found, Measurement)
@@ -211,21 +213,24 @@ def test_the_reason_of_a_failed_memory_process_is_said():
 def test_what_cannot_be_done_is_left_out_and_said(monkeypatch, tmp_path):
     monkeypatch.setattr(layers, "D_MODEL", 32)
     monkeypatch.setattr(layers, "HEADS", 4)
-    monkeypatch.setattr(race, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(side_by_side, "LEAST_SECONDS", 0.0)
     found = record.new("synthattn bench", 1)
     listener = Listener()
-    kept: list[int] = []
-    races = [
-        each.without_memory() for each in suite.layer_races(["linformer", "random"], [(1, 8)], ["causal"], ["eval"])
+    counts: list[int] = []
+    plans = [
+        each.without_memory() for each in suite.layer_plans(["linformer", "random"], [(1, 8)], ["causal"], ["eval"])
     ]
-    suite.run(races, found, 1, listener, lambda r: kept.append(len(r.measurements)))
+    suite.run(plans, found, 1, listener, lambda r: counts.append(len(r.measurements)))
     assert found.skipped == ["linformer, 1x8, eval, causal: it cannot be causal"]
     assert [m.contender for m in found.measurements] == ["random"]
     assert listener.said == [("linformer", "it cannot be causal"), ("random", found.measurements[0])]
-    assert listener.begun == races
-    assert kept == [0, 1], "kept after every contender, those that were left out included"
+    assert listener.begun == plans
+    assert counts == [0, 1], "kept after every contender, those that were left out included"
     found.save(tmp_path / "record.json")
-    assert record.load(tmp_path / "record.json") == found
+    (again,) = record.load(tmp_path / "record.json").measurements
+    (kept,) = found.measurements
+    assert (again.contender, again.case, again.ratios.keys()) == (kept.contender, kept.case, kept.ratios.keys())
+    assert again.seconds == pytest.approx(kept.seconds, rel=1e-5), "as many digits as a time deserves"
 
 
 @pytest.mark.parametrize(
@@ -245,13 +250,13 @@ def test_only_a_lack_of_memory_leaves_a_contender_out(monkeypatch, error, left_o
         raise error
 
     monkeypatch.setattr(layers, "check", fails)
-    found = Record()
-    races = [Race(Case("layer", 1, 8), (Entry("random", {}),))]
+    found = BenchRecord()
+    plans = [CasePlan(Case("layer", 1, 8), (Contender("random", {}),))]
     if not left_out:
         with pytest.raises(type(error)):
-            suite.run(races, found, 1, Listener(), lambda record: None)
+            suite.run(plans, found, 1, Listener(), lambda record: None)
         return
-    suite.run(races, found, 1, Listener(), lambda record: None)
+    suite.run(plans, found, 1, Listener(), lambda record: None)
     assert found.skipped == ["random, 1x8, eval, full: it takes more memory than there is"]
 
 
@@ -265,10 +270,10 @@ def test_a_damaged_record_is_named(tmp_path, text):
 
 def test_records_are_merged_and_the_later_figure_counts():
     case = Case("layer", 1, 8)
-    one = Record(
+    one = BenchRecord(
         "first", 7, "m", 2, {}, "2026-11-18T04:20:36+00:00", 1.0, [Measurement("random", case, 2.0, 0.0)], ["a"]
     )
-    two = Record(
+    two = BenchRecord(
         "second",
         9,
         "n",
@@ -288,12 +293,12 @@ def test_records_are_merged_and_the_later_figure_counts():
 
 def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     file = tmp_path / "record.json"
-    Record("good").save(file)
+    BenchRecord("good").save(file)
 
-    def full(self: Path, *args: Any, **kwargs: Any) -> None:
+    def full(number: int) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="no space"):
-        Record("bad").save(file)
-    assert json.loads(file.read_bytes())["command"] == "good"
+        BenchRecord("bad").save(file)
+    assert record.load(file).command == "good"

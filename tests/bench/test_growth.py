@@ -6,22 +6,22 @@ import pytest
 from sample_record import LENGTHS, sample_record
 
 from synthattn.bench.growth import Growth, fit, growths
-from synthattn.bench.record import Case, Measurement, Record
+from synthattn.bench.record import BenchRecord, Case, Measurement
 
 
 def grown(
     points: Mapping[int, tuple[float, float | None]], over: str = "length", mode: str = "eval", mask: str = "full"
-) -> Record:
+) -> BenchRecord:
     """Seconds and megabytes of one contender, by size."""
     found = []
     for size, (seconds, megabytes) in points.items():
         batch, length = (3, size) if over == "length" else (size, 7)
         case = Case("layer", batch, length, mode, mask)
         found.append(Measurement("random", case, seconds, 0.0, megabytes=megabytes))
-    return Record(measurements=found)
+    return BenchRecord(measurements=found)
 
 
-def only(record: Record, over: str = "length") -> Growth:
+def only(record: BenchRecord, over: str = "length") -> Growth:
     (found,) = growths(record, over)
     return found
 

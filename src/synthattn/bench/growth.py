@@ -1,4 +1,4 @@
-"""How time and memory grow with length and with batch: exponents of power laws."""
+"""Growth of time and memory with length and with batch: exponents of power laws."""
 
 import dataclasses
 import math
@@ -6,24 +6,24 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from synthattn.bench.record import Case, Measurement, Record
+from synthattn.bench.record import BenchRecord, Case, Measurement
 
 SERIES = ("length", "batch")
-"""What may grow while all else stays."""
+"""Fields of a case that may grow while all others stay."""
 LONG = 512
-"""Shorter inputs are left out of a fit over length where enough longer ones remain: overhead is not growth."""
+"""Shorter inputs are left out of a fit over length if enough longer ones remain, because overhead is not growth."""
 ENOUGH = 3
-"""Points of a fit. Any two lie on a line."""
+"""Points that a fit needs; any two lie on a line."""
 NOISE = 1.0
 """Megabytes below which the peak of a process says nothing."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """``value ~ size ** exponent``."""
+    """A power law, ``value ~ size ** exponent``."""
 
     exponent: float
-    """By least squares on logarithms."""
+    """The slope, by least squares on logarithms."""
     last: float
     """The exponent of the last doubling alone."""
     start: int
@@ -32,15 +32,15 @@ class Fit:
 
 @dataclass(frozen=True)
 class Growth:
-    """One contender in cases that differ in one size."""
+    """Measurements of one contender in cases that differ in one size."""
 
     contender: str
     over: str
     """``length`` or ``batch``."""
     held: Case
-    """What stays; the size that grows is 0 in it."""
+    """The case with 0 in place of the size that grows."""
     points: list[Measurement]
-    """By size, at least three of them."""
+    """Measurements by size, at least three."""
     time: Fit | None
     memory: Fit | None
 
@@ -48,8 +48,8 @@ class Growth:
         return getattr(point.case, self.over)
 
 
-def growths(record: Record, over: str) -> list[Growth]:
-    """All of one series, contenders in the order of the record."""
+def growths(record: BenchRecord, over: str) -> list[Growth]:
+    """Return all growths of one series, contenders in the order of the record."""
     groups: dict[tuple[str, Case], dict[int, Measurement]] = {}
     for found in record.measurements:
         held = dataclasses.replace(found.case, **{over: 0})
@@ -68,12 +68,12 @@ def growths(record: Record, over: str) -> list[Growth]:
 
 
 def measurable(found: Measurement) -> float | None:
-    """Its megabytes, where they are more than noise."""
+    """Return the megabytes of a measurement, if they are more than noise."""
     return found.megabytes if found.megabytes is not None and found.megabytes >= NOISE else None
 
 
 def fit(points: Iterable[tuple[int, float]], start: int = 0) -> Fit | None:
-    """The exponent over the sizes from ``start`` on, or over all where those are too few."""
+    """Fit the exponent over sizes from ``start`` on, or over all sizes if those are too few."""
     every = sorted(points)
     long = [point for point in every if point[0] >= start]
     fitted = long if len(long) >= ENOUGH else every

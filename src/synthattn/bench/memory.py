@@ -1,4 +1,4 @@
-"""Peak memory of a contender, from a process that does nothing else."""
+"""Peak memory of a contender, measured in a process that does nothing else."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ HOMES = {
     "train": "synthattn.bench.models",
     "decode": "synthattn.bench.decode",
 }
-"""Where the contenders of a kind of benchmark are made."""
+"""Modules that make the contenders, by kind of benchmark."""
 
 
 def home(case: Case) -> Any:
@@ -24,12 +24,12 @@ def home(case: Case) -> Any:
 
 
 def available() -> bool:
-    """Whether this system tells the peak of a process, and lets it start again."""
+    """Return whether this system reports the peak memory of a process, and can reset it."""
     return Path("/proc/self/clear_refs").exists()
 
 
 def peak_megabytes(name: str, case: Case) -> float:
-    """Memory above that of the weights and the input."""
+    """Return peak memory above that of weights and input."""
     command = [sys.executable, "-m", "synthattn.bench.memory", json.dumps([name, dataclasses.asdict(case)])]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -52,7 +52,7 @@ def main(request: str) -> None:
 
 
 def _high_water() -> float:
-    """Peak resident memory in megabytes. (ru_maxrss would start from the peak of the parent process.)"""
+    """Return peak resident memory in megabytes; ru_maxrss would start from the peak of the parent process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024 / 1e6

@@ -1,26 +1,37 @@
-"""What a benchmark found, as data: from here every table, page and plot is made."""
+"""The record of a benchmark: every table, page and plot is made from it."""
 
 import dataclasses
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from synthattn.saved_file import read_dataclass
+from synthattn.training.checkpoints import write_text
 
-KINDS = ("layer", "model", "train", "decode")
-"""An attention layer alone; a whole encoder's forward pass; its training step; generation."""
+SHAPES = {
+    "layer": ((16, 512), (4, 2048)),
+    "model": ((8, 512),),
+    "train": ((8, 512),),
+    "decode": ((8, 128),),
+}
+"""Default shapes by kind of benchmark: an attention layer alone, a whole encoder's forward pass, its training step, and
+generation. A shape is batch and length; for generation, batch and new tokens."""
+KINDS = tuple(SHAPES)
+DIGITS = 6
+"""Significant digits of the numbers in a file; times of one call differ in the second."""
 
 
 class UnsupportedError(ValueError):
-    """A contender has no way to do what a case asks for."""
+    """A contender cannot do what a case asks for."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is done, by whoever does it."""
+    """A computation that all contenders do."""
 
     kind: str
     batch: int
@@ -30,7 +41,7 @@ class Case:
     mask: str = "full"
     """``full``, ``causal`` or ``padded``."""
     beams: int = 1
-    """Of generation."""
+    """Width of the beam search in generation."""
 
     def __str__(self) -> str:
         words = [f"{self.batch}x{self.length}"]
@@ -41,33 +52,33 @@ class Case:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One contender in one case. Ratios are medians, over rounds, of ratios within a round."""
+    """Figures of one contender in one case. Ratios are medians, over rounds, of ratios within a round."""
 
     contender: str
     case: Case
     seconds: float
-    """Median over rounds. Good for growth within a run, noise between machines."""
+    """Median over rounds, comparable within one run only."""
     spread: float
     """Interquartile range of the seconds, divided by the median."""
     ratios: dict[str, float] = field(default_factory=dict)
-    """How many times faster than these, by their names; more than 1 is faster."""
+    """Speed relative to each rival, by name; more than 1 is faster."""
     megabytes: float | None = None
-    """Peak memory above that of the weights and the input, in a process of its own."""
+    """Peak memory above that of weights and input, in a process of its own."""
     rival_megabytes: dict[str, float] = field(default_factory=dict)
-    """The same of those it was compared with."""
+    """Peak memory of rivals, by name."""
     gigaflop: float | None = None
     """Multiplications and additions of all matrix products that were executed."""
     gemm_share: float | None = None
     """Throughput as a share of plain matrix products of the same shapes, measured in the same rounds."""
     error: float | None = None
-    """Largest difference from the reference, relative to its largest entry, found before anything was timed."""
+    """Largest difference from the reference, relative to its largest entry, found before timing."""
     cache_bytes: float | None = None
-    """Of the self-attention cache, per token that is kept and example."""
+    """Bytes of the self-attention cache per token and example."""
 
 
 @dataclass
-class Record:
-    """One run of the command."""
+class BenchRecord:
+    """All measurements of one run of ``synthattn bench``."""
 
     command: str = ""
     rounds: int = 0
@@ -78,36 +89,54 @@ class Record:
     seconds: float = 0.0
     measurements: list[Measurement] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    """What was left out, and why."""
+    """Contenders that were left out, each with the reason."""
 
     def save(self, path: Path) -> None:
-        """Written beside and then renamed: a reader never sees half of it."""
-        beside = path.with_name(path.name + ".part")
-        beside.write_text(json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        beside.replace(path)
+        """Write the record atomically as JSON, with one line per measurement."""
+        head = dataclasses.asdict(dataclasses.replace(self, measurements=[]))
+        del head["measurements"]
+        lines = ",\n".join(_line(_compact(dataclasses.asdict(each))) for each in self.measurements)
+        write_text(path, f'{_line(_compact(head))[:-1]},"measurements":[\n{lines}\n]}}\n')
 
     def of(self, kind: str) -> list[Measurement]:
         return [m for m in self.measurements if m.case.kind == kind]
 
     def leave_out(self, line: str) -> None:
-        """Note what was left out; once, also where a run goes on after a stop."""
+        """Add a line on a contender that was left out, unless a resumed run has it already."""
         if line not in self.skipped:
             self.skipped.append(line)
 
 
-def load(path: Path) -> Record:
-    """Read what ``save`` wrote."""
-    return read_dataclass(Record, path, "is not a record of synthattn bench", ("measurements",))
+def _compact(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Round numbers, and leave out fields that are empty."""
+    kept = {name: value for name, value in fields.items() if value not in (None, {}, [], "")}
+    return {
+        name: float(f"{value:.{DIGITS}g}")
+        if isinstance(value, float)
+        else _compact(value)
+        if isinstance(value, dict)
+        else value
+        for name, value in kept.items()
+    }
 
 
-def merged(records: Iterable[Record]) -> Record:
-    """Several runs as one record; where two measured the same, the later one counts. Each command says where it ran."""
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def load(path: Path) -> BenchRecord:
+    """Read a file that ``BenchRecord.save`` wrote."""
+    return read_dataclass(BenchRecord, path, "is not a record of synthattn bench", ("measurements",))
+
+
+def merged(records: Iterable[BenchRecord]) -> BenchRecord:
+    """Join several runs; the later measurement of a case counts. Each command is followed by machine and date."""
     records = list(records)
     if len(records) == 1:
         return records[0]
     last = records[-1]
     measurements = {(m.contender, m.case): m for record in records for m in record.measurements}
-    return Record(
+    return BenchRecord(
         command="\n".join(f"{record.command}  # {record.machine}, {record.started[:10]}" for record in records),
         rounds=min(record.rounds for record in records),
         machine="; ".join(dict.fromkeys(record.machine for record in records)),
@@ -120,11 +149,11 @@ def merged(records: Iterable[Record]) -> Record:
     )
 
 
-def new(command: str, rounds: int) -> Record:
-    """A record of this machine, with nothing measured yet."""
+def new(command: str, rounds: int) -> BenchRecord:
+    """Return an empty record of this machine."""
     import torch
 
-    return Record(
+    return BenchRecord(
         command=command,
         rounds=rounds,
         machine=cpu_name(),
@@ -150,7 +179,7 @@ def _versions() -> dict[str, str]:
 
 
 def cpu_name() -> str:
-    """What the processor calls itself."""
+    """Return the processor's own name."""
     info = Path("/proc/cpuinfo")
     for line in info.read_text().splitlines() if info.exists() else []:
         if line.startswith("model name"):

@@ -1,87 +1,99 @@
-"""Runs a benchmark: case after case, all contenders of one beside each other."""
+"""Plans of benchmarks, and their execution case by case."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
-from synthattn.bench import race as racing
-from synthattn.bench.race import Entry, Race
-from synthattn.bench.record import Case, Measurement, Record
+from synthattn.bench import layers, side_by_side
+from synthattn.bench.record import BenchRecord, Case, Measurement
+from synthattn.bench.side_by_side import CasePlan, Contender
+
+Sizes = Iterable[tuple[int, int]]
+"""Pairs of batch and length."""
 
 
 @runtime_checkable
 class Listener(Protocol):
     """Is told how far the benchmark has come."""
 
-    def begins(self, race: Race) -> None: ...
+    def begins(self, plan: CasePlan) -> None: ...
 
     def found(self, contender: str, found: Measurement | str) -> None:
-        """What was measured, or why nothing was."""
+        """Take the measurement of a contender, or the reason why there is none."""
 
 
-def layer_races(
+def layer_plans(
     names: Sequence[str],
-    shapes: Iterable[tuple[int, int]],
-    masks: Iterable[str],
-    modes: Iterable[str],
+    shapes: Sizes,
+    masks: Sequence[str],
+    modes: Sequence[str],
     rivals: Sequence[str] = ("nn.MultiheadAttention",),
     straightforward: bool = True,
-) -> list[Race]:
-    """Every layer against our vanilla, against the rivals, and against the straightforward way to write the same."""
-    from synthattn.bench import layers
+) -> list[CasePlan]:
+    """Plan layers beside our vanilla, beside rivals, and beside the straightforward way to write the same layer."""
 
-    masks, modes, races = list(masks), list(modes), []
-    for batch, length in shapes:
-        for mode in modes:
-            for mask in masks:
-                entries = []
-                for name in names:
-                    beside = {rival: rival for rival in ("vanilla", *rivals) if rival != name}
-                    own = straightforward and layers.has_straightforward(name)
-                    if own:
-                        beside[layers.STRAIGHTFORWARD] = f"{layers.STRAIGHTFORWARD} {name}"
-                    full = mask == "full"
-                    weighed = (layers.STRAIGHTFORWARD,) if own and full else ()
-                    entries.append(Entry(name, beside, full, full, weighed))
-                races.append(Race(Case("layer", batch, length, mode, mask), tuple(entries)))
-    return races
+    def contender(name: str, mask: str) -> Contender:
+        beside = {rival: rival for rival in ("vanilla", *rivals) if rival != name}
+        own = straightforward and layers.has_straightforward(name)
+        if own:
+            beside[layers.STRAIGHTFORWARD] = f"{layers.STRAIGHTFORWARD} {name}"
+        full = mask == "full"
+        return Contender(name, beside, full, full, (layers.STRAIGHTFORWARD,) if own and full else ())
 
-
-def model_races(kind: str, names: Sequence[str], shapes: Iterable[tuple[int, int]], masks: Iterable[str]) -> list[Race]:
-    """Whole encoders: against our vanilla, dynamic convolutions, and T5."""
-    mode, masks = "train" if kind == "train" else "eval", list(masks)
-    rivals = ("vanilla", "dynamicconv", "Hugging Face T5")
     return [
-        Race(
+        CasePlan(Case("layer", batch, length, mode, mask), tuple(contender(name, mask) for name in names))
+        for batch, length in shapes
+        for mode in modes
+        for mask in masks
+    ]
+
+
+def model_plans(kind: str, names: Sequence[str], shapes: Sizes, masks: Sequence[str]) -> list[CasePlan]:
+    """Plan whole encoders beside our vanilla, dynamic convolutions, and T5."""
+    beside = ("vanilla", "dynamicconv", "Hugging Face T5")
+    mode = "train" if kind == "train" else "eval"
+    return [
+        CasePlan(
             Case(kind, batch, length, mode, mask),
-            tuple(Entry(name, {r: r for r in rivals if r != name}, mask == "full", True) for name in names),
+            tuple(Contender(name, _others(beside, name), mask == "full", True) for name in names),
         )
         for batch, length in shapes
         for mask in masks
     ]
 
 
-def decode_races(names: Sequence[str], shapes: Iterable[tuple[int, int]], beams: Iterable[int]) -> list[Race]:
-    rivals, beams = ("vanilla", "Hugging Face T5"), list(beams)
-    entries = tuple(Entry(name, {r: r for r in rivals if r != name}) for name in names)
-    return [Race(Case("decode", batch, length, beams=width), entries) for batch, length in shapes for width in beams]
+def decode_plans(names: Sequence[str], shapes: Sizes, beams: Sequence[int]) -> list[CasePlan]:
+    """Plan generation beside our vanilla and T5."""
+    contenders = tuple(Contender(name, _others(("vanilla", "Hugging Face T5"), name)) for name in names)
+    return [
+        CasePlan(Case("decode", batch, length, beams=width), contenders) for batch, length in shapes for width in beams
+    ]
 
 
-def run(races: Sequence[Race], record: Record, rounds: int, listener: Listener, keep: Callable[[Record], None]) -> None:
-    """Measure all, adding to the record; ``keep`` is called after each, so that nothing is lost when it is stopped.
+def _others(rivals: Sequence[str], name: str) -> dict[str, str]:
+    return {rival: rival for rival in rivals if rival != name}
 
-    What a contender cannot do is noted and left out.
+
+def run(
+    plans: Sequence[CasePlan],
+    record: BenchRecord,
+    rounds: int,
+    listener: Listener,
+    keep: Callable[[BenchRecord], None],
+) -> None:
+    """Measure all plans, and add the figures to the record.
+
+    ``keep`` is called after each contender, so that a run that is stopped loses nothing.
     """
-    start = time.monotonic()
-    before = record.seconds
-    for race in races:
-        listener.begins(race)
-        for heat in race.heats():
-            for contender, found in racing.measure(heat, rounds, record.leave_out):
+    start = time.monotonic() - record.seconds
+    for plan in plans:
+        listener.begins(plan)
+        for batch in plan.batches():
+            for contender, found in side_by_side.measure(batch, rounds, record.leave_out):
                 if isinstance(found, str):
-                    record.leave_out(f"{contender}, {race.case}: {found}")
+                    record.leave_out(f"{contender}, {plan.case}: {found}")
                 else:
                     record.measurements.append(found)
-                record.seconds = before + time.monotonic() - start
+                record.seconds = time.monotonic() - start
                 keep(record)
                 listener.found(contender, found)

@@ -1,12 +1,11 @@
-"""The tables of a benchmark, the same in Markdown and on the page."""
+"""Tables of a benchmark: contenders side by side, and their growth with length and batch."""
 
 import dataclasses
 import statistics
 from collections.abc import Callable, Iterable
 
-from synthattn.bench.bars import judged_shapes
 from synthattn.bench.growth import SERIES, Growth, growths, measurable
-from synthattn.bench.record import KINDS, Case, Measurement, Record
+from synthattn.bench.record import SHAPES, BenchRecord, Case, Measurement
 from synthattn.render.numbers import TIMES, Number, digits, duration, fixed, megabytes, ratio, whole
 from synthattn.render.table import Cell, Column, Row, Span, Table, number_cell
 
@@ -17,19 +16,21 @@ TITLES = {
     "decode": "Generation",
 }
 ACROSS = {"layer": "mask", "model": "mask", "train": "mask", "decode": "beams"}
-"""What tells the columns of a table apart."""
-ANY = {"mask": "", "beams": 0}
-"""Stands for all of them."""
-Text = Callable[[Number], str]
-RIVALS = ["vanilla", "nn.MultiheadAttention", "straightforward", "Hugging Face T5", "dynamicconv"]
-"""These come first, in this order."""
+"""The field of a case, by kind, that varies within a table."""
+FIRST_RIVALS = ["vanilla", "nn.MultiheadAttention", "straightforward", "Hugging Face T5", "dynamicconv"]
+HOW_TO_READ = (
+    "A ratio above 1 means faster; ratios are medians of ratios within a round. "
+    "Absolute times are noise between machines and are shown for growth within a run only."
+)
+Figure = Callable[[Measurement], Number | None]
+Format = Callable[[Number], str]
 
 
-def tables(record: Record) -> dict[str, tuple[str, str, list[Table]]]:
-    """Return all that the record has data for: by the key of a section, its title, a note and its tables."""
+def tables(record: BenchRecord) -> dict[str, tuple[str, str, list[Table]]]:
+    """Return title, note and tables of each section that the record has data for, by the section's key."""
     found = {
-        kind: (TITLES[kind], _ratio_note(record, kind), [_compared(m) for m in compared(record, kind)])
-        for kind in KINDS
+        kind: (title, _ratio_note(record, kind), [_compared(group) for group in compared(record, kind)])
+        for kind, title in TITLES.items()
     }
     for over in SERIES:
         note = (
@@ -42,8 +43,8 @@ def tables(record: Record) -> dict[str, tuple[str, str, list[Table]]]:
     return {key: section for key, section in found.items() if section[2]}
 
 
-def about(record: Record) -> str:
-    """What was measured where, and how."""
+def about(record: BenchRecord) -> str:
+    """Describe machine, versions, rounds and duration in one line."""
     versions = [f"{name} {version}" for name, version in record.versions.items()]
     parts = [record.machine or "unknown machine", f"{record.threads} threads", *versions]
     parts.append(f"medians of {record.rounds} interleaved rounds or more")
@@ -52,14 +53,8 @@ def about(record: Record) -> str:
     return ", ".join(parts)
 
 
-HOW_TO_READ = (
-    "A ratio above 1 means faster; ratios are medians of ratios within a round. "
-    "Absolute times are noise between machines and are shown for growth within a run only."
-)
-
-
-def certainty(record: Record) -> list[str]:
-    """How far the numbers can be trusted, in sentences."""
+def certainty(record: BenchRecord) -> list[str]:
+    """Describe spread of the times and errors of the checks, in sentences."""
     spreads = [found.spread for found in record.measurements]
     checked = [(found.error, found) for found in record.measurements if found.error is not None]
     lines = []
@@ -84,45 +79,50 @@ def contenders(found: Iterable[Measurement]) -> list[str]:
 
 
 def rivals(found: Iterable[Measurement]) -> list[str]:
-    """Return the contenders that someone was timed beside."""
+    """Return the rivals that ratios refer to, well-known ones first."""
     known = list(dict.fromkeys(name for each in found for name in each.ratios))
-    return [name for name in RIVALS if name in known] + [name for name in known if name not in RIVALS]
+    return sorted(known, key=lambda name: FIRST_RIVALS.index(name) if name in FIRST_RIVALS else len(FIRST_RIVALS))
 
 
-def compared(record: Record, kind: str) -> list[list[Measurement]]:
-    """What stands in one table: cases that differ in the mask only, or in the beams.
+def compared(record: BenchRecord, kind: str) -> list[list[Measurement]]:
+    """Group measurements into tables: cases of a table differ only in the mask, or in the beams.
 
-    Shapes that were measured for growth alone are in the tables of growth.
+    Shapes that were measured only for growth are left to the tables of growth.
     """
     groups: dict[Case, list[Measurement]] = {}
     for found in record.of(kind):
-        groups.setdefault(dataclasses.replace(found.case, **{ACROSS[kind]: ANY[ACROSS[kind]]}), []).append(found)
+        groups.setdefault(dataclasses.replace(found.case, mask="", beams=0), []).append(found)
     growing = {point.case for over in SERIES for growth in growths(record, over) for point in growth.points}
-    judged = judged_shapes(kind)
     return [
         group
         for case, group in groups.items()
-        if (case.batch, case.length) in judged or not {m.case for m in group} <= growing or len(values(group)) > 1
+        if (case.batch, case.length) in SHAPES[kind]
+        or not {found.case for found in group} <= growing
+        or len(values(group)) > 1
     ]
 
 
 def values(group: list[Measurement]) -> list[str | int]:
-    """The masks of a group that is compared, or the beams."""
-    return list(dict.fromkeys(getattr(found.case, ACROSS[found.case.kind]) for found in group))
+    """Return the masks of a group, or its numbers of beams."""
+    return list(dict.fromkeys(_value(found.case) for found in group))
+
+
+def _value(case: Case) -> str | int:
+    return getattr(case, ACROSS[case.kind])
 
 
 def label(value: str | int) -> str:
-    """A mask, or a number of beams, in words."""
+    """Return a mask, or a number of beams, in words."""
     return value if isinstance(value, str) else f"{value} beam{'s' if value > 1 else ''}"
 
 
 def name_of(case: Case) -> str:
-    """Shape and, for a layer, mode: what a group that is compared has in common."""
+    """Return the shape of a case and, for a layer, its mode."""
     return f"{case.batch}x{case.length}" + (f", {case.mode}" if case.kind == "layer" else "")
 
 
-def series(record: Record, over: str) -> list[list[Growth]]:
-    """Contenders that grew side by side, in all modes."""
+def series(record: BenchRecord, over: str) -> list[list[Growth]]:
+    """Group contenders whose growth was measured side by side, in all modes."""
     groups: dict[Case, list[Growth]] = {}
     for growth in growths(record, over):
         groups.setdefault(dataclasses.replace(growth.held, mode=""), []).append(growth)
@@ -135,7 +135,7 @@ def series_name(growth: Growth) -> str:
     return f"{held.kind}, {size}, {held.mask}" + (f", {label(held.beams)}" if held.kind == "decode" else "")
 
 
-def _ratio_note(record: Record, kind: str) -> str:
+def _ratio_note(record: BenchRecord, kind: str) -> str:
     found = record.of(kind)
     parts = [f"{TIMES} means: times as fast as"]
     parts += ["MB: peak memory above that of weights and input"] if any(m.megabytes is not None for m in found) else []
@@ -146,15 +146,11 @@ def _ratio_note(record: Record, kind: str) -> str:
 
 
 def _compared(group: list[Measurement]) -> Table:
-    names = contenders(group)
-    found = {(m.contender, getattr(m.case, ACROSS[m.case.kind])): m for m in group}
-    across = values(group)
+    names, across = contenders(group), values(group)
+    found = {(m.contender, _value(m.case)): m for m in group}
 
-    def column(
-        head: str, value: str | int, of: Callable[[Measurement], Number | None], text: Text, title: str
-    ) -> Column:
-        measured = [found.get((name, value)) for name in names]
-        return Column(head, [Cell() if m is None else number_cell(of(m), text) for m in measured], group=title)
+    def column(head: str, value: str | int, of: Figure, text: Format, title: str) -> Column:
+        return _column(head, [found.get((name, value)) for name in names], of, text, title)
 
     columns = [
         column(f"{TIMES} {rival}", value, lambda m, rival=rival: m.ratios.get(rival), ratio, label(value))
@@ -163,22 +159,18 @@ def _compared(group: list[Measurement]) -> Table:
     ]
     weighed = list(dict.fromkeys(name for m in group for name in m.rival_megabytes))
     for value in across if weighed else []:
-        columns.append(column("its own", value, lambda m: m.megabytes, _megabytes, f"MB, {label(value)}"))
+        title = f"MB, {label(value)}"
+        columns.append(column("its own", value, lambda m: m.megabytes, _megabytes, title))
         columns += [
-            column(name, value, lambda m, name=name: m.rival_megabytes.get(name), _megabytes, f"MB, {label(value)}")
-            for name in weighed
+            column(name, value, lambda m, name=name: m.rival_megabytes.get(name), _megabytes, title) for name in weighed
         ]
-    alone = [] if weighed else [("MB", "megabytes", _megabytes)]
-    for title, attribute, text in (
-        *alone,
-        ("Cache, bytes per token", "cache_bytes", whole),
-        ("GFLOP", "gigaflop", digits),
-        ("GEMM share", "gemm_share", ratio),
-    ):
-        columns += [
-            column(label(value), value, lambda m, attribute=attribute: getattr(m, attribute), text, title)
-            for value in across
-        ]
+    figures: list[tuple[str, Figure, Format]] = [
+        *([] if weighed else [("MB", lambda m: m.megabytes, _megabytes)]),
+        ("Cache, bytes per token", lambda m: m.cache_bytes, whole),
+        ("GFLOP", lambda m: m.gigaflop, digits),
+        ("GEMM share", lambda m: m.gemm_share, ratio),
+    ]
+    columns += [column(label(value), value, of, text, title) for title, of, text in figures for value in across]
     return _named(name_of(group[0].case), names, columns)
 
 
@@ -197,7 +189,7 @@ def _growth_tables(group: list[Growth]) -> list[Table]:
             ]
             exponents.append(Column(f"{what}, {mode}", cells))
     found = [_named(f"{name}: exponents", names, exponents)]
-    quantities: list[tuple[str, Callable[[Measurement], Number | None], Text]] = [
+    figures: list[tuple[str, Figure, Format]] = [
         ("ms", lambda m: 1000 * m.seconds, digits),
         (f"{TIMES} vanilla", lambda m: m.ratios.get("vanilla"), ratio),
         ("MB", measurable, _megabytes),
@@ -205,17 +197,17 @@ def _growth_tables(group: list[Growth]) -> list[Table]:
     for mode in modes:
         grown = [growth for growth in group if growth.held.mode == mode]
         points = {(growth.contender, growth.size(point)): point for growth in grown for point in growth.points}
-        columns = []
-        for size in sorted({size for _, size in points}):
-            measured = [points.get((name, size)) for name in names]
-            columns += [
-                Column(
-                    head, [Cell() if m is None else number_cell(of(m), text) for m in measured], group=f"{over} {size}"
-                )
-                for head, of, text in quantities
-            ]
+        columns = [
+            _column(head, [points.get((name, size)) for name in names], of, text, f"{over} {size}")
+            for size in sorted({size for _, size in points})
+            for head, of, text in figures
+        ]
         found.append(_named(f"{name}: {mode}", names, columns))
     return [table for table in found if table.columns]
+
+
+def _column(head: str, measured: list[Measurement | None], of: Figure, text: Format, title: str) -> Column:
+    return Column(head, [Cell() if m is None else number_cell(of(m), text) for m in measured], group=title)
 
 
 def _named(title: str, names: list[str], columns: list[Column]) -> Table:

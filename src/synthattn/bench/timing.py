@@ -1,4 +1,4 @@
-"""Time as ratios within one run: what the machine does in a slow moment, it does to all."""
+"""Time computations in turns, so that a slow moment of the machine hits all of them."""
 
 import gc
 import random
@@ -15,7 +15,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of every round, by contender."""
+    """Seconds of every round, by name."""
 
     seconds: Mapping[str, list[float]]
 
@@ -28,7 +28,7 @@ class Times:
         return (high - low) / self.median(name)
 
     def faster(self, name: str, than: str) -> float:
-        """How many times, as the median over rounds; neighbours in time share the machine's moods."""
+        """Return how many times as fast a run is as another: the median of the ratios within each round."""
         return statistics.median(self.ratios(name, than))
 
     def ratios(self, name: str, than: str) -> list[float]:
@@ -37,8 +37,11 @@ class Times:
 
 
 def interleaved(runs: Mapping[str, Run], rounds: int, warm_up: bool = True) -> Times:
-    """Run each once to warm up, then all of them in every round, in another order each time: nobody always comes after
-    the one that empties the cache, and nobody after itself, with its own data still there."""
+    """Time all runs in every round, after a warm-up.
+
+    The order changes from round to round, so that no run always follows one that empties the cache, and none follows
+    itself with its own data still there.
+    """
     if rounds < 1 or not runs:
         raise ValueError(f"timing needs at least one round and one contender, got {rounds} and {len(runs)}")
     with undisturbed():
@@ -67,7 +70,7 @@ def quartiles(found: list[float]) -> tuple[float, float]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """The same chance every time, given back afterwards, and no collection of garbage in between."""
+    """Seed random numbers and stop garbage collection for a block, and restore both afterwards."""
     collecting = gc.isenabled()
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), torch.enable_grad():
         torch.manual_seed(0)

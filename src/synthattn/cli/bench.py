@@ -7,15 +7,13 @@ from pathlib import Path
 
 import torch
 
-from synthattn.bench import bars, memory, page, record, suite
-from synthattn.bench.race import Race
-from synthattn.bench.record import KINDS, Case, Measurement, Record
+from synthattn.bench import memory, page, record, suite
+from synthattn.bench.record import KINDS, SHAPES, BenchRecord, Case, Measurement
+from synthattn.bench.side_by_side import CasePlan
 from synthattn.cli.settings import command
 from synthattn.cli.specs import split
 from synthattn.messages import printable, suggestion
 
-SHAPES = {"layer": "16x512,4x2048", "model": "8x512", "train": "8x512", "decode": "8x128"}
-"""Default shapes: batch and length; for generation, batch and new tokens."""
 MASKS = ("full", "causal", "padded")
 MODES = ("eval", "train")
 BATCH_LENGTH = 512
@@ -24,7 +22,7 @@ BATCH_LENGTH = 512
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """Options of the user; None means the default of the kind."""
+    """Options of the user; None stands for the default of the kind."""
 
     kind: str | None = None
     attention: str | None = None
@@ -59,8 +57,6 @@ def run(
         found, code = _measured(wanted, resume, json_file, quiet)
     if json_file is not None:
         found.save(json_file)
-    if not quiet:
-        print(printable("\n" + bars.verdict(found), lines=True))
     for path, make in ((report, page.page), (markdown_file, page.markdown)):
         if path is not None:
             path.write_text(make(found), encoding="utf-8")
@@ -68,7 +64,7 @@ def run(
     return code
 
 
-def _measured(wanted: Wanted, resume: bool, json_file: Path | None, quiet: bool) -> tuple[Record, int]:
+def _measured(wanted: Wanted, resume: bool, json_file: Path | None, quiet: bool) -> tuple[BenchRecord, int]:
     found = record.new(command(), wanted.rounds)
     if json_file is not None and json_file.exists():
         if not resume:
@@ -82,15 +78,15 @@ def _measured(wanted: Wanted, resume: bool, json_file: Path | None, quiet: bool)
     elif resume:
         raise ValueError("--resume goes on with what --json wrote; there is no such file yet")
     done = {(m.contender, m.case) for m in found.measurements}
-    races = [left for race in plan(wanted) if (left := race.without(done)).entries]
-    say = _Printer(sum(len(race.entries) for race in races), quiet)
+    plans = [left for each in plan(wanted) if (left := each.without(done)).contenders]
+    say = _Printer(sum(len(each.contenders) for each in plans), quiet)
 
-    def keep(so_far: Record) -> None:
+    def keep(so_far: BenchRecord) -> None:
         if json_file is not None:
             so_far.save(json_file)
 
     try:
-        suite.run(races, found, wanted.rounds, say, keep)
+        suite.run(plans, found, wanted.rounds, say, keep)
     except KeyboardInterrupt:
         kept = "nothing is kept without --json" if json_file is None else f"{json_file} is kept, --resume goes on"
         print(printable(f"synthattn: stopped; {kept}"), file=sys.stderr)
@@ -98,11 +94,11 @@ def _measured(wanted: Wanted, resume: bool, json_file: Path | None, quiet: bool)
     return found, 0
 
 
-def _circumstances(found: Record) -> tuple[object, ...]:
+def _circumstances(found: BenchRecord) -> tuple[object, ...]:
     return found.machine, found.threads, found.versions, found.rounds
 
 
-def plan(wanted: Wanted) -> list[Race]:
+def plan(wanted: Wanted) -> list[CasePlan]:
     """Return the contenders that are measured together, in each case."""
     if wanted.rounds < 1:
         raise ValueError(f"--rounds must be at least 1, got {wanted.rounds}")
@@ -114,11 +110,11 @@ def plan(wanted: Wanted) -> list[Race]:
         raise ValueError("--modes is for layers; model and train are the two modes of an encoder")
     if wanted.kind == "decode" and wanted.masks is not None:
         raise ValueError("--masks is for layers and encoders; generation is causal")
-    races = [race for kind in ([wanted.kind] if wanted.kind else KINDS) for race in _of(kind, wanted)]
-    return races if wanted.memory else [race.without_memory() for race in races]
+    plans = [each for kind in ([wanted.kind] if wanted.kind else KINDS) for each in _of(kind, wanted)]
+    return plans if wanted.memory else [each.without_memory() for each in plans]
 
 
-def _of(kind: str, wanted: Wanted) -> list[Race]:
+def _of(kind: str, wanted: Wanted) -> list[CasePlan]:
     shapes = _shapes(kind, wanted)
     masks = _chosen("--masks", wanted.masks, MASKS)
     home = memory.home(Case(kind, *shapes[0]))
@@ -130,13 +126,13 @@ def _of(kind: str, wanted: Wanted) -> list[Race]:
         modes = _chosen("--modes", wanted.modes, MODES) or list(MODES)
         growing = wanted.lengths is not None or wanted.batches is not None
         if growing:  # only growth is measured, so vanilla alone is the comparison
-            return suite.layer_races(names, shapes, masks or ["full"], modes, (), straightforward=False)
-        return suite.layer_races(names, shapes, masks or list(MASKS), modes)
+            return suite.layer_plans(names, shapes, masks or ["full"], modes, (), straightforward=False)
+        return suite.layer_plans(names, shapes, masks or list(MASKS), modes)
     if kind == "decode":
-        return suite.decode_races(names, shapes, _numbers("--beams", wanted.beams))
+        return suite.decode_plans(names, shapes, _numbers("--beams", wanted.beams))
     if masks is not None and "causal" in masks:
         raise ValueError("--masks causal is for layers; encoders see the whole text")
-    return suite.model_races(kind, names, shapes, masks or ["full"])
+    return suite.model_plans(kind, names, shapes, masks or ["full"])
 
 
 def _shapes(kind: str, wanted: Wanted) -> list[tuple[int, int]]:
@@ -145,9 +141,9 @@ def _shapes(kind: str, wanted: Wanted) -> list[tuple[int, int]]:
         chosen += [(1, length) for length in _numbers("--lengths", wanted.lengths)]
     if wanted.batches is not None:
         chosen += [(batch, BATCH_LENGTH) for batch in _numbers("--batches", wanted.batches)]
-    if wanted.shapes is None and chosen:
-        return list(dict.fromkeys(chosen))
-    for text in (wanted.shapes or SHAPES[kind]).split(","):
+    if wanted.shapes is None:
+        return list(dict.fromkeys(chosen)) or list(SHAPES[kind])
+    for text in wanted.shapes.split(","):
         batch, times, length = text.strip().partition("x")
         if not times:
             raise ValueError(f"--shapes are written BATCHxLENGTH, such as 16x512, got {text!r}")
@@ -176,13 +172,13 @@ def _chosen(option: str, text: str | None, known: Sequence[str]) -> list[str] | 
 
 
 class _Printer:
-    """Print a heading per case and a line per contender."""
+    """Prints a heading per case and a line per contender."""
 
     def __init__(self, total: int, quiet: bool) -> None:
         self.total, self.quiet, self.number = total, quiet, 0
 
-    def begins(self, race: Race) -> None:
-        case, first, last = race.case, self.number + 1, self.number + len(race.entries)
+    def begins(self, plan: CasePlan) -> None:
+        case, first, last = plan.case, self.number + 1, self.number + len(plan.contenders)
         which = f"{first} to {last}" if last > first else f"{first}"
         self.note(f"\n{case.kind}, {case}   ({which} of {self.total}; medians, more than 1x is faster)")
 
