@@ -1,8 +1,7 @@
 """Backend: weights that depend on no input, kept between calls for as long as the parameters do not change."""
 
-import weakref
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,18 +19,14 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     """Multiply the values with cached weights. Declines where the parameters may change or keeping does not pay."""
     if call.cacheable is None or call.q == 1 or call.dropout > 0.0 or call.mask.allowed_pairs is not None:
         return None
-    found = call.cacheable.cache.get(call.cacheable, call)
-    if found is None:
+    cached = call.cacheable.cache.get(call.cacheable, call)
+    if cached is None:
         return None
-    features, batch = call.values.feature_major(), call.values.shape[0]
-    return input_independent.multiply(found.weights, features, batch, call.mask, normalized=found.sum_to_one)
-
-
-class WeightsForCall(NamedTuple):
-    """Weights for one call. The rows of a corner of the cached weights, which lack keys, do not sum to one."""
-
-    weights: Float[Tensor, "heads q k"]
-    sum_to_one: bool
+    batch, _, k, _ = call.values.shape
+    weights = cached[:, : call.q, :k]
+    # The rows of a corner lack keys, except those that no causal query can see.
+    sum_to_one = k == cached.shape[-1] or (call.mask.causal and call.q <= k)
+    return input_independent.multiply(weights, call.values.feature_major(), batch, call.mask, normalized=sum_to_one)
 
 
 class WeightCache:
@@ -43,8 +38,8 @@ class WeightCache:
     def __init__(self) -> None:
         self._entries: dict[bool, _Entry] = {}
 
-    def get(self, cacheable: CacheableLogits, call: Call) -> WeightsForCall | None:
-        """Return the weights for a call, or None where they must not be kept, or keeping them does not pay."""
+    def get(self, cacheable: CacheableLogits, call: Call) -> Float[Tensor, "heads q k"] | None:
+        """Return weights for at least the size of a call; None where they must not be cached, or that does not pay."""
         _, heads, k, _ = call.values.shape
         q, causal = call.q, call.mask.causal
         if any(map(is_watched, cacheable.module.modules())):
@@ -66,8 +61,7 @@ class WeightCache:
                 return None
             entry = _Entry(weights, snapshot)
             self._entries[causal] = entry
-        sum_to_one = k == entry.weights.shape[-1] or (causal and q <= k)
-        return WeightsForCall(entry.weights[:, :q, :k], sum_to_one)
+        return entry.weights
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "WeightCache":
         return WeightCache()
@@ -99,64 +93,29 @@ class Snapshot:
     """A record of the values of some tensors, to tell whether they have changed.
 
     A tensor's version counter is not enough: fused optimizers and edits through ``.data`` leave it as it is. So the
-    values are compared as well, in each call.
+    values are compared as well, in each call; those of a large table by a digest, which reads half the memory.
     """
 
     def __init__(self, tensors: list[Tensor]) -> None:
-        self._known = [(t.dtype, t.shape, [part.clone() for part in _digests(t)]) for t in tensors]
-        self._counters = _VersionCounters(tensors)
+        self._known = [(_kind(t), _values(t).clone()) for t in tensors]
 
     def is_current(self, tensors: list[Tensor]) -> bool:
         """Return True if the tensors have the values that they had."""
-        return self._counters.same(tensors) is not False and self._same_values(tensors)
-
-    def _same_values(self, tensors: list[Tensor]) -> bool:
         return len(tensors) == len(self._known) and all(
-            t.dtype == dtype and t.shape == shape and all(map(torch.equal, _digests(t), known))
-            for t, (dtype, shape, known) in zip(tensors, self._known, strict=True)
+            _kind(t) == kind and torch.equal(_values(t), values)
+            for t, (kind, values) in zip(tensors, self._known, strict=True)
         )
 
 
-def _digests(tensor: Tensor) -> list[Tensor]:
-    """Return the values, or digests of a large table.
-
-    Where no kernel computes a digest, these are the sums of the bits along the rows and of the values along the
-    columns. That is half the memory traffic of a comparison with a copy, and no copy. The sums of bits are modulo 2^64
-    and miss a change of many signs or exponents, which the other sums show; these lose small changes in rounding, which
-    the sums of bits show.
-    """
-    tensor = tensor.detach()
-    aligned = tensor.is_contiguous() and tensor.storage_offset() * tensor.element_size() % 8 == 0
-    small = tensor.numel() <= thresholds.DIGESTED_ENTRIES
-    if small or tensor.dim() < 2 or tensor.shape[-1] * tensor.element_size() % 8 or not aligned:
-        return [tensor]
-    digest = kernel.digest(tensor)
-    if digest is not None:
-        return [digest]
-    wide = torch.promote_types(tensor.dtype, torch.float32)
-    return [tensor.view(torch.int64).sum(-1), tensor.sum(-2, dtype=wide)]
+def _kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype, int | None]:
+    """Return all that must be equal beside the values: size, type and, where there is one, the version counter."""
+    return tensor.shape, tensor.dtype, None if tensor.is_inference() else tensor._version
 
 
-class _VersionCounters:
-    """The identities of some tensors and their version counters. A copy of it knows no tensors."""
-
-    def __init__(self, tensors: list[Tensor]) -> None:
-        self._known = [(weakref.ref(t), _version(t)) for t in tensors]
-
-    def same(self, tensors: list[Tensor]) -> bool | None:
-        """Return False if a counter has changed, and None if one of the tensors is another object."""
-        if len(tensors) != len(self._known) or any(
-            t is not ref() for t, (ref, _) in zip(tensors, self._known, strict=True)
-        ):
-            return None
-        return all(_version(t) == version for t, (_, version) in zip(tensors, self._known, strict=True))
-
-    def __reduce__(self) -> tuple[type["_VersionCounters"], tuple[list[Tensor]]]:
-        return _VersionCounters, ([],)
-
-
-def _version(tensor: Tensor) -> int | None:
-    return None if tensor.is_inference() else tensor._version
+def _values(tensor: Tensor) -> Tensor:
+    """Return the values, or a digest of a large table where there is a kernel for it."""
+    digest = kernel.digest(tensor) if tensor.numel() > thresholds.DIGESTED_ENTRIES else None
+    return tensor.detach() if digest is None else digest
 
 
 @dataclass(frozen=True)
