@@ -138,33 +138,23 @@ class _Chunked(torch.autograd.Function):
         plan, wanted = ctx.plan, ctx.needs_input_grad[1:]
         value, *tensors = ctx.saved_tensors
         if second_order.is_wanted(grads[0]):
-            return None, *second_order.gradients(_differentiable(plan), [value, *tensors], wanted, grads[0])
+
+            def attend(value: Tensor, *tensors: Tensor) -> Tensor:
+                return _forward(plan, plan.rebuild(tensors), value)
+
+            return None, *second_order.gradients(attend, [value, *tensors], wanted, grads[0])
         totals = [torch.zeros_like(t) if want else t for t, want in zip((value, *tensors), wanted, strict=True)]
         logits, to_logits = plan.rebuild(tensors), plan.rebuild(totals[1:])
         for n, chunk in enumerate(plan.chunks):
             inputs, rebuild = second_order.take_apart(_piece(logits, chunk))
             targets, _ = second_order.take_apart(_piece(to_logits, chunk))
-            inputs = [value[chunk.examples, :, : chunk.end], *inputs]
-            targets = [totals[0][chunk.examples, :, : chunk.end], *targets]
-            leaves = [t.detach().requires_grad_(want) for t, want in zip(inputs, wanted, strict=True)]
-            with torch.enable_grad():
-                result = _attend_chunk(plan, n, rebuild(leaves[1:]), leaves[0])
-            sources = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
-            found = torch.autograd.grad(result, sources, grads[0][chunk.examples, :, chunk.rows], allow_unused=True)
-            for target, grad in zip((t for t, want in zip(targets, wanted, strict=True) if want), found, strict=True):
-                if grad is not None:
-                    target.add_(grad)
+
+            def attend_chunk(value: Tensor, *tensors: Tensor, n: int = n, rebuild: Any = rebuild) -> Tensor:
+                return _attend_chunk(plan, n, rebuild(tensors), value)
+
+            keys, rows = (chunk.examples, slice(None), slice(chunk.end)), (chunk.examples, slice(None), chunk.rows)
+            found = second_order.gradients(attend_chunk, [value[keys], *inputs], wanted, grads[0][rows])
+            for target, gradient in zip([totals[0][keys], *targets], found, strict=True):
+                if gradient is not None:
+                    target.add_(gradient)
         return None, *(total if want else None for total, want in zip(totals, wanted, strict=True))
-
-
-def _differentiable(plan: _Plan) -> Callable[..., Tensor]:
-    """Return a function that computes what :class:`_Chunked` does, in operations that autograd can differentiate."""
-
-    def attend(value: Tensor, *tensors: Tensor) -> Tensor:
-        logits, rows = plan.rebuild(tensors), dict[int, list[Tensor]]()
-        for n, chunk in enumerate(plan.chunks):
-            result = _attend_chunk(plan, n, _piece(logits, chunk), value[chunk.examples, :, : chunk.end])
-            rows.setdefault(chunk.examples.start, []).append(result)
-        return torch.cat([torch.cat(parts, dim=-2) for parts in rows.values()])
-
-    return attend

@@ -68,16 +68,16 @@ def gradients(
 
     ``grad`` is the gradient of the result. The gradients are recorded if gradients are enabled.
     """
+    records = torch.is_grad_enabled()
     with torch.enable_grad():
-        # New views: an input may have been computed from another one, whose gradient must not include that way.
-        fresh = [t.view_as(t) if want and t is not None else t for t, want in zip(inputs, wanted, strict=True)]
+        # New tensors: an input may have been computed from another one, whose gradient must not include that way.
+        fresh = [
+            t if t is None or not want else t.view_as(t) if records else t.detach().requires_grad_()
+            for t, want in zip(inputs, wanted, strict=True)
+        ]
         result = function(*fresh)
     sources = [t for t, want in zip(fresh, wanted, strict=True) if want and t is not None]
-    found = iter(
-        torch.autograd.grad(result, sources, grad, create_graph=torch.is_grad_enabled(), allow_unused=True)
-        if sources
-        else ()
-    )
+    found = iter(torch.autograd.grad(result, sources, grad, create_graph=records, allow_unused=True) if sources else ())
     return [next(found) if want and t is not None else None for t, want in zip(inputs, wanted, strict=True)]
 
 
