@@ -124,29 +124,26 @@ def check_gradient(
     above: Tensor,
     result: Tensor,
     needed: Sequence[Tensor],
+    shapes: Sequence[tuple[int, ...]],
     problem: Problem,
     wanted: Sequence[bool],
-    kept: tuple[int, int],
 ) -> None:
     """Refuse arguments of the backward kernel that are not those of a forward call with these inputs.
 
-    The inputs themselves have gone through :func:`check_attention`. ``kept`` is the shape of the exponentials that the
-    forward call may have kept.
+    The inputs themselves have gone through :func:`check_attention`. ``shapes`` are those of the tensors needed.
     """
-    q, products = problem.q, len(problem.queries)
     batch, heads, _, width = problem.value.shape
-    for name, tensor in (("above", above), ("result", result)):
+    if len(needed) != len(shapes):
+        raise ValueError(f"needed must hold as many tensors as attend returned, {len(shapes)}, got {len(needed)}")
+    shape_of_heads = batch, heads, problem.q, width
+    given = [("above", above, shape_of_heads), ("result", result, shape_of_heads)]
+    given += [(f"needed[{n}]", tensor, shapes[n]) for n, tensor in enumerate(needed)]
+    for name, tensor, shape in given:
         check_floats(name, tensor)
-        if tuple(tensor.shape) != (batch, heads, q, width):
-            raise ValueError(f"{name} must have shape ({batch}, {heads}, {q}, {width}), got {tuple(tensor.shape)}")
-    shapes = [(batch, heads, q), kept, kept[:1]]
-    if len(needed) not in (1, 3):
-        raise ValueError(f"needed must hold the 1 or 3 tensors that attend returned, got {len(needed)}")
-    for n, (tensor, shape) in enumerate(zip(needed, shapes, strict=False)):
-        check_floats(f"needed[{n}]", tensor)
-        if tuple(tensor.shape) != shape or not tensor.is_contiguous():
-            raise ValueError(f"needed[{n}] must be contiguous with shape {shape}, got {tuple(tensor.shape)}")
-    if len(wanted) != 4 + 2 * products:
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {tuple(tensor.shape)}")
+    if len(wanted) != len(problem.tensors):
+        products = len(problem.queries)
         raise ValueError(f"wanted must have {4 + 2 * products} entries for {products} products, got {len(wanted)}")
     if any(want and tensor is None for want, tensor in zip(wanted, problem.tensors, strict=True)):
         raise ValueError("the gradient of a bias, of its weight or of diagonals is wanted, but there is none")

@@ -5,7 +5,6 @@ have the axes batch, heads, place, width, as in :mod:`synthattn.logits`. Both ch
 """
 
 import ctypes
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -54,10 +53,10 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
     (*fields, wanted), kernel = arguments, loaded()
     problem = Problem(*fields)
     check_attention(problem)
-    check_gradient(above, result, needed, problem, wanted, _kept_shape(problem))
+    check_gradient(above, result, needed, _needed_shapes(problem), problem, wanted)
     value, bias, weight, diagonals, queries, keys, *_ = problem
     heads, n = value.shape[1], len(queries)
-    above, result = readable(above), readable(result)
+    above, result, needed = readable(above), readable(result), [t.contiguous() for t in needed]
     given = _Arguments(problem, backward=True)
     splits = _splits(heads, torch.get_num_threads())
     makers = [
@@ -130,22 +129,18 @@ def readable(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() == 0 or tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
-def _kept_shape(problem: Problem) -> tuple[int, int]:
-    """Return the shape of the exponentials of all blocks."""
-    rows, keys, stride = block_shape(loaded())
-    batch, heads, k, _ = problem.value.shape
-    return batch * heads * (-(-problem.q // rows)) * (-(-k // keys)) * rows, stride
-
-
 def _needed_shapes(problem: Problem) -> list[tuple[int, ...]]:
-    """Return the shapes of all that the backward pass needs of the forward pass, beside the result."""
+    """Return the shapes of all that the backward pass needs of the forward pass, beside the result.
+
+    Exponentials and their peaks have the shape of all blocks.
+    """
     value, queries = problem.value, problem.queries
-    batch, heads, _, width = value.shape
-    kept = _kept_shape(problem)
+    batch, heads, k, width = value.shape
+    rows, keys, stride = block_shape(loaded())
+    blocks = batch * heads * (-(-problem.q // rows)) * (-(-k // keys)) * rows
+    sums = (batch, heads, problem.q)
     wide = sum(query.shape[-1] for query in queries) >= 2 * width
-    if not wide or math.prod(kept) * value.itemsize > KEPT_BYTES:
-        return [(batch, heads, problem.q)]
-    return [(batch, heads, problem.q), kept, kept[:1]]
+    return [sums, (blocks, stride), (blocks,)] if wide and blocks * stride * 4 <= KEPT_BYTES else [sums]
 
 
 def _all_rows(tensors: Sequence[Tensor | None]) -> "ctypes.Array[Rows]":
