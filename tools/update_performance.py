@@ -18,7 +18,7 @@ from pathlib import Path
 
 from synthattn.bench.page import markdown, page
 from synthattn.bench.record import BenchRecord, Measurement, load, merged
-from synthattn.render.charts import Point, Rows
+from synthattn.render.charts import ForestPlot, Point
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "performance"
@@ -158,7 +158,7 @@ def picture(found: Records) -> str:
                     tip = f"{name}, {kinds[-1]}: {value:.2f} times vanilla"
                     points.append(Point(kinds[-1], len(kinds), value, name, tip))
     title = "Speed of a layer at 16x512, times vanilla (right is faster)"
-    return Rows(title, "times vanilla (right is faster)", points, 1.0, log=True, width=560, keyed=True).svg()
+    return ForestPlot(title, "times vanilla (right is faster)", points, 1.0, log=True, width=560, keyed=True).svg()
 
 
 def tables(folder: Path, record: BenchRecord) -> str:

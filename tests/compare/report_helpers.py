@@ -8,7 +8,7 @@ from synthattn.compare.results import (
     Difference,
     Heads,
     Histogram,
-    Metric,
+    MetricInfo,
     MixtureWeights,
     Published,
     Results,
@@ -142,8 +142,8 @@ def sample_results(layers: int = 2, count: int = 4, size: int = 16, points: int 
         ],
         rows=variants,
         metrics={
-            "BLEU": Metric("sacrebleu's BLEU with 13a tokens, case kept", True),
-            "chrF": Metric("character n-grams up to 6, beta 2", True),
+            "BLEU": MetricInfo("sacrebleu's BLEU with 13a tokens, case kept", True),
+            "chrF": MetricInfo("character n-grams up to 6, beta 2", True),
         },
         samples=list(SAMPLES),
         published=[

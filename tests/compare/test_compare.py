@@ -224,7 +224,9 @@ def test_the_table_in_a_terminal(family, width):
     # Sentences have the words of the answer, in lines that fit.
     below = text.split(table, 1)[1].split("\nReport: ")[0]
     sentences = f"{lead}\n{below}"
-    assert sentences.split() == [word for text in results.answer for word in ("-", *text.split())]
+    bullets = [*[[]] * 3, *[["-"]] * (len(results.answer) - 3)]
+    said = [word for bullet, text in zip(bullets, results.answer, strict=True) for word in (*bullet, *text.split())]
+    assert sentences.split() == said, "the headline first, and details below the table"
     assert max(map(len, sentences.splitlines())) <= min(width, 100)
     assert f"Report: {folder / 'report.html'}\n" in text, "not broken, to be copied"
 
@@ -300,9 +302,8 @@ def test_a_variant_that_fails_with_one_of_its_seeds_is_not_judged_by_the_others(
     assert all(score.difference is None for score in random_one.scores.values())
     assert results.answer[-1] == "Failed, and not compared: random (in 1 of the 2 seeds that were tried)."
     value = f"{random_one.scores['token-perplexity'].value:.0f}"[:2]
-    (row,) = [
-        line for line in (tmp_path / "new" / "table.md").read_text().splitlines() if line.startswith("| `random`")
-    ]
+    lines = (tmp_path / "new" / "table.md").read_text().splitlines()
+    row, _ = (line for line in lines if line.startswith("| `random`"))
     assert value in row
     assert "(failed: the loss is nan)" in row
     assert "better" not in row

@@ -6,7 +6,7 @@ import pytest
 
 from synthattn.compare.results import (
     Difference,
-    Metric,
+    MetricInfo,
     Results,
     Run,
     Score,
@@ -25,7 +25,7 @@ def part(name: str) -> Results:
         Variant("vanilla", "done", scores={"bleu": SCORE}, runs=[Run(0, "a.json", "synthattn", 2.5)]),
         Variant("random", "done", training_speed=2.0, spread={"training_speed": [1.5, 2.25]}),
     ]
-    return Results("translation", "data", "vanilla", "bleu", [], rows, {"bleu": Metric("BLEU", True)}, name=name)
+    return Results("translation", "data", "vanilla", "bleu", [], rows, {"bleu": MetricInfo("BLEU", True)}, name=name)
 
 
 def test_a_study_survives_being_written_and_read(tmp_path):

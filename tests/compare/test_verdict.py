@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from synthattn.compare.results import Difference, Metric, Results, Score, Variant
+from synthattn.compare.results import Difference, MetricInfo, Results, Score, Variant
 from synthattn.compare.verdict import answer
 
 
@@ -33,7 +33,7 @@ def floor(value: float, name: str = "source copied") -> Variant:
 
 def results(*rows: Variant, higher: bool = True, baseline: str = "vanilla") -> Results:
     scored = any(one.scores for one in rows)
-    metrics = {"bleu": Metric("as sacrebleu has it", higher)} if scored else {}
+    metrics = {"bleu": MetricInfo("as sacrebleu has it", higher)} if scored else {}
     return Results("translation", "my-data", baseline, "bleu" if scored else "", [], list(rows), metrics)
 
 

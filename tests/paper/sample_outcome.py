@@ -8,7 +8,7 @@ from synthattn.compare.results import (
     Difference,
     Histogram,
     Look,
-    Metric,
+    MetricInfo,
     PublishedNumber,
     Results,
     Run,
@@ -58,7 +58,7 @@ def new_part(
     title: str,
     scale: str,
     baseline: str,
-    metrics: dict[str, Metric],
+    metrics: dict[str, MetricInfo],
     rows: list[Variant],
     **fields: Any,
 ) -> Results:
@@ -144,8 +144,8 @@ def news(layers: int) -> Results:
         "cpu",
         "Transformer",
         {
-            "word-perplexity": Metric("the exponential of the mean loss for each word", False),
-            "token-perplexity": Metric("the exponential of the mean loss for each token", False),
+            "word-perplexity": MetricInfo("the exponential of the mean loss for each word", False),
+            "token-perplexity": MetricInfo("the exponential of the mean loss for each token", False),
         },
         rows,
         published_metrics={"word-perplexity": "perplexity, LM1B"},
@@ -172,7 +172,7 @@ def topics() -> Results:
         "Topics",
         "tiny",
         "Transformer",
-        {"accuracy": Metric("percent of the texts that are given their topic", True)},
+        {"accuracy": MetricInfo("percent of the texts that are given their topic", True)},
         rows,
     )
 

@@ -4,7 +4,7 @@ import pytest
 from sample_outcome import new_part, new_row
 
 from synthattn.compare.plan import ONE_ANSWER
-from synthattn.compare.results import Difference, Metric, Results, Score
+from synthattn.compare.results import Difference, MetricInfo, Results, Score
 from synthattn.paper import evidence
 from synthattn.paper.claims import CLAIMS, Claim, Gap, Number, verdicts
 from synthattn.paper.recipes import SCALES, TABLES, PaperPart, recipe
@@ -15,7 +15,7 @@ def part(higher: bool = True, values: tuple[float, float] = (27.0, 28.0)) -> Res
         new_row(name, name.lower(), name.lower(), scores={"score": Score(value, value, value, [value])})
         for name, value in zip(("A", "B"), values, strict=True)
     ]
-    return new_part("here", "Here", "cpu", "A", {"score": Metric("made up", higher)}, rows)
+    return new_part("here", "Here", "cpu", "A", {"score": MetricInfo("made up", higher)}, rows)
 
 
 def apart(low: float, high: float, seeds: int = 1):
@@ -183,8 +183,10 @@ def test_claims_are_about_rows_that_there_are():
             chosen = known[claim.part]
             rows = [new_row(row.name, row.key, row.attention, speed=(9.0, 9.0, 9.0)) for row in chosen.rows]
             names = {row.name for row in rows}
-            found = new_part(claim.part, "", "cpu", chosen.baseline.name, {chosen.metrics[0]: Metric("", True)}, rows)
-            found.metrics |= {name: Metric("", True) for name in chosen.metrics}
+            found = new_part(
+                claim.part, "", "cpu", chosen.baseline.name, {chosen.metrics[0]: MetricInfo("", True)}, rows
+            )
+            found.metrics |= {name: MetricInfo("", True) for name in chosen.metrics}
             asked: set[str] = set()
 
             def remember(row: str, than: str, metric: str, asked: set[str] = asked) -> Gap | None:

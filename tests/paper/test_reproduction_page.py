@@ -12,7 +12,7 @@ import pytest
 from sample_outcome import HOSTILE, PLAIN, new_part, new_row, sample_outcome, score
 
 from page_reader import Reader
-from synthattn.compare.results import Metric, Results, Run
+from synthattn.compare.results import MetricInfo, Results, Run
 from synthattn.paper.outcome import JUDGEMENTS, Outcome, Verdict
 from synthattn.paper.page import differences, page
 from synthattn.render.charts import Point
@@ -185,7 +185,7 @@ def test_texts_stay_texts():
 def test_plots_say_which_side_is_better(higher):
     gap = score(3.0, 1.0, 0.5, 1).difference
     assert gap is not None
-    part = Results("", "", "base", "metric", [], [], {"metric": Metric("", higher)})
+    part = Results("", "", "base", "metric", [], [], {"metric": MetricInfo("", higher)})
     points = [
         Point("ours", 1, gap.value, "both", "both, ours", gap.low, gap.high),
         Point("published", 0, -1.5, "both", "both, published"),
@@ -225,7 +225,12 @@ def test_a_row_that_failed_after_its_first_seed_says_so_and_keeps_its_score():
     [
         new_part("p", "t", "tiny", "none", {}, []),
         new_part(
-            "p", "t", "cpu", "none", {"m": Metric("", True)}, [new_row("a", "a", "vanilla"), new_row("b", "b", "dense")]
+            "p",
+            "t",
+            "cpu",
+            "none",
+            {"m": MetricInfo("", True)},
+            [new_row("a", "a", "vanilla"), new_row("b", "b", "dense")],
         ),
         new_part("p", "t", "paper", "a", {}, [new_row("a", "a", "vanilla", status="done", parameters=7, gigaflop=0.5)]),
         new_part(
@@ -233,7 +238,7 @@ def test_a_row_that_failed_after_its_first_seed_says_so_and_keeps_its_score():
             "t",
             "else",
             "a",
-            {"m": Metric("", False)},
+            {"m": MetricInfo("", False)},
             [new_row("a", "a", "vanilla", runs=[Run(1, "r", "c", 0.0)])],
         ),
     ],

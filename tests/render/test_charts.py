@@ -7,7 +7,7 @@ from base64 import b64decode
 
 import pytest
 
-from synthattn.render.charts import COLOURS, SHAPES, Key, Line, Lines, Point, Rows, Scatter, Shares, place_labels
+from synthattn.render.charts import COLOURS, SHAPES, ForestPlot, Key, Line, Lines, Point, Scatter, Shares, place_labels
 from synthattn.render.images import heat_map
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -31,7 +31,7 @@ CHARTS = {
     "scatter": Scatter("t", "x", "y", [Point(HOSTILE, 0, 1.0, 2.0, HOSTILE, 1.5, 2.5)], HOSTILE),
     "lines": Lines("t", "x", "y", [Line(HOSTILE, 0, [(1.0, 2.0), (2.0, 3.0)], [HOSTILE] * 2)]),
     "growth": Lines("t", "x", "y", [Line("l", 1, [(512.0, 1.0)], ["tip"])], growth=True),
-    "rows": Rows("t", "x", [Point("s", 1, 2.0, HOSTILE, HOSTILE)], 1.0, log=True),
+    "rows": ForestPlot("t", "x", [Point("s", 1, 2.0, HOSTILE, HOSTILE)], 1.0, log=True),
     "shares": Shares(HOSTILE, STEPS, STEPS, (-3.0, -1.0), 1.0),
 }
 
@@ -48,7 +48,7 @@ def test_a_chart_is_the_same_each_time_and_holds_texts_as_texts(kind):
 
 
 def test_every_dot_has_its_words_and_its_place():
-    svg = Rows("t", "difference", points(), 0.0).svg()
+    svg = ForestPlot("t", "difference", points(), 0.0).svg()
     assert tips(svg) == ["tip 0", "tip 1", "tip 2"] * 2, "the intervals and the dots"
     assert {"difference", "row0", "row1", "row2"} <= set(texts(svg))
     root = ElementTree.fromstring(svg)
@@ -57,18 +57,18 @@ def test_every_dot_has_its_words_and_its_place():
 
 def test_every_row_is_named():
     names = [f"row{n}" for n in range(30)]
-    svg = Rows("t", "", [Point("s", 1, 1.0 + n, name, "") for n, name in enumerate(names)], 1.0).svg()
+    svg = ForestPlot("t", "", [Point("s", 1, 1.0 + n, name, "") for n, name in enumerate(names)], 1.0).svg()
     assert set(names) <= set(texts(svg))
 
 
 def test_series_of_a_chart_that_stands_alone_are_named_in_it():
-    svg = Rows("t", "", [Point(f"series {n}", n, 1.0, "row", "") for n in range(3)], 1.0, keyed=True).svg()
+    svg = ForestPlot("t", "", [Point(f"series {n}", n, 1.0, "row", "") for n in range(3)], 1.0, keyed=True).svg()
     assert {"series 0", "series 1", "series 2"} <= set(texts(svg))
 
 
 def test_dots_lie_on_the_side_of_the_line_that_their_numbers_say():
     values = [-1.0, 1.0]
-    svg = Rows("t", "", [Point("s", 1, x, f"r{x}", str(x)) for x in values], 0.0).svg()
+    svg = ForestPlot("t", "", [Point("s", 1, x, f"r{x}", str(x)) for x in values], 0.0).svg()
     places = {}
     for each in ElementTree.fromstring(svg).iter(f"{SVG}path"):
         title = each.find(f"{SVG}title")
@@ -94,7 +94,7 @@ def test_nothing_to_draw_is_said():
 
 def test_long_names_are_shortened_but_told():
     name = "dense(window=15)+factorized_random+vanilla"
-    svg = Rows("t", "", [Point("full", 1, 2.0, name, name)], 1.0, log=True).svg()
+    svg = ForestPlot("t", "", [Point("full", 1, 2.0, name, name)], 1.0, log=True).svg()
     assert name not in texts(svg)
     assert f"{name[:26]}…" in texts(svg)
     assert tips(svg) == [name]

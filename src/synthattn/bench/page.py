@@ -19,7 +19,7 @@ from synthattn.bench.tables import (
     values,
 )
 from synthattn.render import markdown as md
-from synthattn.render.charts import Chart, Key, Line, Lines, Point, Rows
+from synthattn.render.charts import Chart, ForestPlot, Key, Line, Lines, Point
 from synthattn.render.document import Block, Command, Document, Figures, Heading, Listing, Paragraph, Section
 from synthattn.render.html import page as html
 from synthattn.render.numbers import NOTHING, TIMES, digits, fixed, ratio
@@ -83,7 +83,7 @@ def _ratio_chart(title: str, found: list[tuple[Measurement, str, str]], kinds: l
     drawn = {point.name for point in points}
     keys = [Key(place, kind) for place, kind in enumerate(kinds, 1) if kind in drawn]
     if points:
-        yield Rows(title, "", points, 1.0, log=True, caption=title, legend=keys if len(keys) > 1 else [])
+        yield ForestPlot(title, "", points, 1.0, log=True, caption=title, legend=keys if len(keys) > 1 else [])
 
 
 def _growth_charts(group: list[Growth], places: dict[str, int]) -> Iterator[Chart]:

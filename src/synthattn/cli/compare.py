@@ -97,8 +97,8 @@ def displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]
 def show(results: Results, folder: Path, console: Console | None = None) -> None:
     """Print the answer, the table as far as the terminal has room for it, and what went wrong."""
     console = console or SafeConsole()
-    for paragraph in results.answer[:LEAD]:
-        _say(console, paragraph)
+    for n, paragraph in enumerate(results.answer[:LEAD]):
+        _say(console, paragraph, "", "" if n else "bold")
     console.print()
     terminal.show(console, layouts(results))
     for variant in results.variants:
@@ -127,11 +127,11 @@ def layouts(results: Results) -> list[Table]:
     ]
 
 
-def _say(console: Console, text: str) -> None:
+def _say(console: Console, text: str, bullet: str = "- ", style: str = "") -> None:
     """Print a paragraph in lines that are not too long to read, and no number apart from its unit."""
     joined = re.sub(r"(\d) (%|MB)", "\\1\N{NO-BREAK SPACE}\\2", text)
-    width = max(20, min(console.width, 100))
+    width, indent = max(20, min(console.width, 100)), " " * len(bullet)
     lines = textwrap.fill(
-        joined, width, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        joined, width, initial_indent=bullet, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-    console.print(lines.replace("\N{NO-BREAK SPACE}", " "), soft_wrap=True)
+    console.print(lines.replace("\N{NO-BREAK SPACE}", " "), soft_wrap=True, style=style)

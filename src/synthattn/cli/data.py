@@ -68,7 +68,7 @@ def show(report: Report) -> None:
                 console.print(printable(f"{name}: {shortened(text, 300)}"))
                 console.print(printable(f"        {shortened(' '.join(tokens), 300)}"), style="dim")
     if report.complaints:
-        console.print("\nTo know:")
+        console.print("\nNotes:")
         for line in report.complaints:
             console.print(printable(f"- {line}"))
 

@@ -19,7 +19,7 @@ from synthattn.compare.execution import Execution
 from synthattn.compare.page import answer_page, markdown, page, picture
 from synthattn.compare.plan import PlannedRun, Study, StudyPart, StudyRow, plan
 from synthattn.compare.results import FILE as RESULTS
-from synthattn.compare.results import Metric, Published, Results, Sample, Score, Variant
+from synthattn.compare.results import MetricInfo, Published, Results, Sample, Score, Variant
 from synthattn.compare.results import load as load_results
 from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import answer
@@ -340,7 +340,7 @@ def _add_scores(
     for name, scored in {} if first is None else first.record.scores.items():
         if own_vectors and name.startswith("embedding-"):
             continue  # each variant's own vectors are another ruler
-        results.metrics[name] = Metric(scored["definition"], scored["higher_is_better"])
+        results.metrics[name] = MetricInfo(scored["definition"], scored["higher_is_better"])
         results.main_metric = results.main_metric or name
         score = scoring.score(name, runs, base, name == results.main_metric)
         if score is None:

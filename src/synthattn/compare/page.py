@@ -11,7 +11,7 @@ from synthattn.compare.table import definitions, direction, higher_is_better, le
 from synthattn.compare.verdict import LEAD, MARGIN, moving_gaps
 from synthattn.metrics.labels import label
 from synthattn.render import markdown as md
-from synthattn.render.charts import Key, Line, Lines, Point, Rows, Scatter, Shares
+from synthattn.render.charts import ForestPlot, Key, Line, Lines, Point, Scatter, Shares
 from synthattn.render.document import (
     Answers,
     Beside,
@@ -134,7 +134,7 @@ def scatter(results: Results, cost: str, width: int = 560, height: int = 380) ->
     )  # fmt: skip
 
 
-def differences(results: Results) -> Rows:
+def differences(results: Results) -> ForestPlot:
     """Return a row for each variant with its difference from the baseline, and the margin for being as good."""
     metric, points = results.main_metric, []
     for place, variant in enumerate(results.variants):
@@ -149,7 +149,7 @@ def differences(results: Results) -> Rows:
     across = f"\N{LEFTWARDS ARROW} {left}, {right} \N{RIGHTWARDS ARROW}"
     caption = f"{label(metric)}: difference from {results.baseline}"
     note = f"Grey: within {100 * MARGIN:g} % of {results.baseline}."
-    return Rows(caption, across, points, 0.0, zone=MARGIN * abs(base), width=560, caption=caption, note=note)
+    return ForestPlot(caption, across, points, 0.0, zone=MARGIN * abs(base), width=560, caption=caption, note=note)
 
 
 def _costs(results: Results) -> Iterator[Block]:

@@ -204,7 +204,7 @@ class Variant:
 
 
 @dataclass
-class Metric:
+class MetricInfo:
     """What a score is."""
 
     definition: str
@@ -245,7 +245,7 @@ class Results:
     answer: list[str]
     """What it means, in a few paragraphs."""
     rows: list[Variant]
-    metrics: dict[str, Metric]
+    metrics: dict[str, MetricInfo]
     """Those to show, the main one first."""
     samples: list[Sample] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)

@@ -42,12 +42,12 @@ def answer(results: Results) -> list[str]:
         score = _number(baseline.scores[results.main_metric].value)
         headline = f"No answer yet: only {results.baseline} was trained to the end."
         return [headline, f"{results.baseline} reaches {metric} {score}.", *details]
-    case = _Case(results, baseline, [row for row in done if row is not baseline])
+    case = _AnswerWriter(results, baseline, [row for row in done if row is not baseline])
     return [case.headline(), case.evidence(), case.trust(), *case.groups(), *details]
 
 
 @dataclass
-class _Case:
+class _AnswerWriter:
     """A comparison with a baseline that was trained to the end, and others."""
 
     results: Results

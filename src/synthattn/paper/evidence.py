@@ -10,8 +10,7 @@ from synthattn.compare.collect import Runs, Scoring, add_runs, by_row, done, rel
 from synthattn.compare.inputs import chosen_rate
 from synthattn.compare.plan import Study, StudyRow
 from synthattn.compare.records import StudyRecord
-from synthattn.compare.results import Metric as Shown
-from synthattn.compare.results import PublishedNumber, Results, Variant
+from synthattn.compare.results import MetricInfo, PublishedNumber, Results, Variant
 from synthattn.messages import suggestion
 from synthattn.metrics.base import Metric
 from synthattn.paper.claims import Apart, Gap, Number, Printed, verdicts
@@ -104,7 +103,9 @@ def _part(
         main_metric=main,
         answer=[],
         rows=rows,
-        metrics={name: Shown(_definition(name, known[name], runs), known[name].higher_is_better) for name in names},
+        metrics={
+            name: MetricInfo(_definition(name, known[name], runs), known[name].higher_is_better) for name in names
+        },
         facts=_facts(
             part, tried or [run for row in part.rows if row.trained for run in runs.get(row.name, {}).values()]
         ),

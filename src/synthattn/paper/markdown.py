@@ -15,8 +15,7 @@ from synthattn.compare.table import certainty, decimals, difference_cell, score_
 from synthattn.paper.claims import main_metric, read_beside
 from synthattn.paper.outcome import JUDGEMENTS, Judgement, Outcome, Verdict
 from synthattn.paper.table1 import Synthesized
-from synthattn.render.document import Verdict as Claim
-from synthattn.render.document import Verdicts as Claims
+from synthattn.render.document import JudgedClaim, JudgedClaims
 from synthattn.render.markdown import grid, lines_of, safe
 from synthattn.render.numbers import (
     NOTHING,
@@ -281,7 +280,7 @@ WORDS: dict[Judgement, str] = {"holds": "good", "does not hold": "bad", "undecid
 """Kinds of verdicts, which the style gives a colour and a sign."""
 
 
-def verdicts(found: Sequence[Verdict], places: Mapping[tuple[str, str], str]) -> Claims:
+def verdicts(found: Sequence[Verdict], places: Mapping[tuple[str, str], str]) -> JudgedClaims:
     """Return verdicts as a block; ``places`` are links by part and scale."""
     items = []
     for verdict in found:
@@ -291,8 +290,8 @@ def verdicts(found: Sequence[Verdict], places: Mapping[tuple[str, str], str]) ->
         where = Span(f"{verdict.part}, {verdict.scale}", link=places.get((verdict.part, verdict.scale), ""))
         reason: Text = (f"{verdict.because} (", where, ")")
         kind = WORDS[verdict.judgement]
-        items.append(Claim(verdict.judgement, kind, basis(verdict), verdict.claim, verdict.where, theirs, reason))
-    return Claims(items)
+        items.append(JudgedClaim(verdict.judgement, kind, basis(verdict), verdict.claim, verdict.where, theirs, reason))
+    return JudgedClaims(items)
 
 
 TABLE1_TITLE = "Table 1: what attention is computed from, and what that costs"

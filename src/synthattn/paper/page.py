@@ -35,7 +35,7 @@ from synthattn.paper.markdown import (
 from synthattn.paper.outcome import Outcome
 from synthattn.paper.table1 import Synthesized
 from synthattn.render import markdown as md
-from synthattn.render.charts import Point, Rows
+from synthattn.render.charts import ForestPlot, Point
 from synthattn.render.document import (
     Block,
     Box,
@@ -250,12 +250,14 @@ def _gaps(part: Part, metric: str) -> Iterator[Point]:
             yield Point("published", 0, gap, row.name, f"{row.name}, published: {signed(gap, 2)}")
 
 
-def differences(part: Part, metric: str, points: Sequence[Point]) -> Rows:
+def differences(part: Part, metric: str, points: Sequence[Point]) -> ForestPlot:
     """Return a chart with a row for each model, and a line at zero, where the baseline is."""
     # Words at both ends: which side is better differs from metric to metric.
     left, right = ("worse", "better") if part.metrics[metric].higher_is_better else ("better", "worse")
     across = f"\N{LEFTWARDS ARROW} {left}, {right} \N{RIGHTWARDS ARROW}"
-    return Rows(f"{metric}: difference from {part.baseline}", across, points, 0.0, caption=f"Difference in {metric}")
+    return ForestPlot(
+        f"{metric}: difference from {part.baseline}", across, points, 0.0, caption=f"Difference in {metric}"
+    )
 
 
 def _runs(part: Part, root: str) -> Iterator[Block]:

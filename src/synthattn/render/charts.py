@@ -100,20 +100,25 @@ class Scatter(Chart):
     rule_name: str = ""
 
     def svg(self) -> str:
-        if not self.points:
-            return _message(self.title, "nothing to draw: no variant has been measured", self.width)
         import altair as alt
 
+        if not self.points:
+            data = alt.Data(values=[{"text": "nothing to draw: no variant has been measured"}])
+            empty = alt.Chart(data).mark_text(color=GREY, fontSize=12).encode(text="text:N")
+            return _drawn(self.title, [empty], self.width, 60)
         width, height = self.width - 75, self.height - 60
         across, up = _Scale([p.x for p in self.points]), self._up()
         x, y = across.axis("x", self.across), up.axis("y", self.up)
         every = _rows(self.points)
         base = alt.Data(values=[row for row in every if row["name"] == self.base])
-        ends = [(float(p.y), p.y if p.high is None else p.high, p.y if p.low is None else p.low) for p in self.points]
-        pixels = [
-            (width * across.share(p.x), *(height * (1 - up.share(end)) for end in three), p.name)
-            for p, three in zip(self.points, ends, strict=True)
-        ]
+        pixels = []
+        for p in self.points:
+            middle = float(p.y)
+            at, high, low = (
+                height * (1 - up.share(end))
+                for end in (middle, middle if p.high is None else p.high, middle if p.low is None else p.low)
+            )
+            pixels.append((width * across.share(p.x), at, high, low, p.name))
         words = [
             {
                 "x": across.value((left + right) / 2 / width),
@@ -201,7 +206,7 @@ class Lines(Chart):
 
 
 @dataclass(frozen=True)
-class Rows(Chart):
+class ForestPlot(Chart):
     """A row for every name, with the dots and intervals of all series, and a line at what they are compared with."""
 
     across: str
@@ -384,6 +389,11 @@ def _drawn(title: str, layers: Sequence[Any], width: Number, height: Number, gri
     made = alt.layer(*layers).properties(width=width, height=height, padding=padding)
     # Checking a specification against the schema takes longer than drawing it.
     spec = made.to_dict(validate=False) | {"config": config | {"background": None}}
+    shown: Any = spec["layer"]
+    for layer in shown:
+        if "description" not in layer["encoding"]:
+            # Words that Vega makes up are expressions, in which an escaped control character would be one again.
+            layer["mark"]["aria"] = False
     return _tidy(vl_convert.vegalite_to_svg(_printable(spec), show_warnings=False), title)
 
 
@@ -475,11 +485,3 @@ def _unwrap(parent: ElementTree.Element) -> None:
         elif not unseen and (len(child) or not group):
             kept.append(child)
     parent[:] = kept
-
-
-def _message(title: str, text: str, width: int) -> str:
-    """Return a drawing that says why there is nothing to see."""
-    root = ElementTree.Element(f"{{{SVG}}}svg", {"viewBox": f"0 0 {width} 60", "width": str(width), "height": "60"})
-    middle = {"x": str(width // 2), "y": "34", "text-anchor": "middle", "fill": GREY, "font-size": "12"}
-    ElementTree.SubElement(root, f"{{{SVG}}}text", middle).text = text
-    return _tidy(ElementTree.tostring(root, encoding="unicode"), title)

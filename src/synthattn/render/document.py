@@ -77,7 +77,7 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JudgedClaim:
     """A claim of the paper and the word on it."""
 
     word: str
@@ -93,8 +93,8 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Verdicts:
-    items: Sequence[Verdict]
+class JudgedClaims:
+    items: Sequence[JudgedClaim]
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ Block = (
     | Beside
     | Images
     | Answers
-    | Verdicts
+    | JudgedClaims
     | Folded
     | Box
     | PageOnly

@@ -3,12 +3,13 @@
 import base64
 import functools
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 from synthattn.messages import printable
 from synthattn.render.charts import COLOURS, SHAPES
 from synthattn.render.document import Document
-from synthattn.render.numbers import NOTHING
+from synthattn.render.numbers import NOTHING, TIMES
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -45,7 +46,7 @@ def _environment() -> "Environment":
         # No control character of a text from outside gets into a page.
         finalize=lambda value: value if isinstance(value, Markup) else printable(str(value), lines=True),
     )
-    made.filters |= {"kind": lambda block: type(block).__name__}
+    made.filters |= {"kind": lambda block: type(block).__name__, "head": _head}
     made.tests |= {"text": lambda value: isinstance(value, str)}
     made.globals |= {"colours": COLOURS, "shapes": SHAPES, "nothing": NOTHING, "drawn": _drawn}
     return made
@@ -61,3 +62,11 @@ def _drawn(chart: object) -> object:
     from markupsafe import Markup
 
     return Markup(chart.svg())  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _head(text: str) -> object:
+    """Return a head that may be broken before capitals, but not after a sign."""
+    from markupsafe import Markup, escape
+
+    found = str(escape(printable(text, lines=True))).replace(f"{TIMES} ", f"{TIMES}&nbsp;")
+    return Markup(re.sub("(?<=[a-z.])(?=[A-Z])", "<wbr>", found))

@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import singledispatch
-from typing import Any
 
 from synthattn.messages import printable
 from synthattn.render import document as blocks
@@ -100,79 +98,41 @@ def markdown(document: blocks.Document, tables: Tables = table, title: str = "")
 
 
 def _all(found: Iterable[blocks.Block], tables: Tables) -> list[list[str]]:
-    every = (_table(tables, block) if isinstance(block, Table) else _block(block, tables) for block in found)
-    return [lines for lines in every if lines]
+    return [lines for block in found if (lines := lines_of(block, tables))]
 
 
-def _table(tables: Tables, found: Table) -> list[str]:
-    return tables(found) if found.rows else []
+def lines_of(block: blocks.Block, tables: Tables = table) -> list[str]:
+    """Return the lines of one block; charts, images and what is for pages alone have none."""
 
+    def inside(found: Iterable[blocks.Block]) -> str:
+        return "\n\n".join("\n".join(lines) for lines in _all(found, tables))
 
-def lines_of(block: blocks.Block) -> list[str]:
-    """Return the lines of one block alone."""
-    return _block(block, table)
-
-
-@singledispatch
-def _block(block: Any, tables: Tables) -> list[str]:
-    """Return the lines of a block; charts and images have none."""
+    match block:
+        case Table():
+            return tables(block) if block.rows else []
+        case blocks.Paragraph():
+            return [inline(block.text)]
+        case blocks.Heading():
+            return [f"### {safe(block.text)}"]
+        case blocks.Listing():
+            title = [f"**{safe(block.title)}**", ""] if block.title else []
+            return [*title, *(f"- {inline(item)}" for item in block.items)]
+        case blocks.Facts():
+            return [f"- {safe(name)}: {safe(value)}" for facts in block.lists.values() for name, value in facts.items()]
+        case blocks.Command():
+            return ["```", printable(block.text, lines=True), "```"]
+        case blocks.JudgedClaims():
+            heads = ["Here", "The paper's claim", "Its own numbers", "Why"]
+            return grid(heads, map(_claim, block.items), len(heads))
+        case blocks.Folded(summary=summary) | blocks.Box(label=summary):
+            inner = inside(block.blocks)
+            return [f"<details><summary>{safe(summary)}</summary>", "", inner, "", "</details>"] if inner else []
+        case blocks.MarkdownOnly():
+            return inside(block.blocks).split("\n") if block.blocks else []
     return []
 
 
-@_block.register
-def _(block: blocks.Paragraph, tables: Tables) -> list[str]:
-    return [inline(block.text)]
-
-
-@_block.register
-def _(block: blocks.Heading, tables: Tables) -> list[str]:
-    return [f"### {safe(block.text)}"]
-
-
-@_block.register
-def _(block: blocks.Listing, tables: Tables) -> list[str]:
-    title = [f"**{safe(block.title)}**", ""] if block.title else []
-    return [*title, *(f"- {inline(item)}" for item in block.items)]
-
-
-@_block.register
-def _(block: blocks.Facts, tables: Tables) -> list[str]:
-    return [f"- {safe(name)}: {safe(value)}" for facts in block.lists.values() for name, value in facts.items()]
-
-
-@_block.register
-def _(block: blocks.Command, tables: Tables) -> list[str]:
-    return ["```", printable(block.text, lines=True), "```"]
-
-
-@_block.register
-def _(block: blocks.Verdicts, tables: Tables) -> list[str]:
-    return grid(
-        ["Here", "The paper's claim", "Its own numbers", "Why"],
-        [
-            [
-                f"**{each.word}**" + (f" ({each.below})" if each.below else ""),
-                safe(f"{each.claim} ({each.where})"),
-                inline(each.theirs) or NOTHING,
-                inline(each.reason) or NOTHING,
-            ]
-            for each in block.items
-        ],
-        4,
-    )
-
-
-@_block.register
-def _(block: blocks.Folded, tables: Tables) -> list[str]:
-    inner = "\n\n".join("\n".join(lines) for lines in _all(block.blocks, tables))
-    return [f"<details><summary>{safe(block.summary)}</summary>", "", inner, "", "</details>"] if inner else []
-
-
-@_block.register
-def _(block: blocks.Box, tables: Tables) -> list[str]:
-    return _block(blocks.Folded(block.label, block.blocks), tables)
-
-
-@_block.register
-def _(block: blocks.MarkdownOnly, tables: Tables) -> list[str]:
-    return "\n\n".join("\n".join(lines) for lines in _all(block.blocks, tables)).split("\n") if block.blocks else []
+def _claim(found: blocks.JudgedClaim) -> list[str]:
+    word = f"**{found.word}**" + (f" ({found.below})" if found.below else "")
+    claim = safe(f"{found.claim} ({found.where})")
+    return [word, claim, inline(found.theirs) or NOTHING, inline(found.reason) or NOTHING]
