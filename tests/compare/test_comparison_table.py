@@ -10,7 +10,7 @@ import pytest
 from report_helpers import sample_results
 
 from synthattn.compare.page import markdown
-from synthattn.compare.results import Difference, Metric, Published, Results, Score, Variant
+from synthattn.compare.results import Difference, MetricInfo, Published, Results, Score, Variant
 from synthattn.compare.table import csv_table, tables
 from synthattn.render.numbers import chance, digits, duration, megabytes, quantity, signed, times
 
@@ -44,7 +44,10 @@ SMALL = Results(
         Variant("dense", "failed", "needs <b>more</b> memory | than there is\nhere"),
         Variant("linformer"),
     ],
-    metrics={"perplexity": Metric("exp of the mean loss", False), "bits": Metric("never measured", False)},
+    metrics={
+        "perplexity": MetricInfo("exp of the mean loss", False),
+        "bits": MetricInfo("never measured", False),
+    },
     published=[
         Published("Table 3", "perplexity", {"vanilla": 38.21, "random": 40.6}, "Of more text."),
         Published("Table 4", "perplexity", {"convolution": 1.0}),
@@ -136,7 +139,13 @@ def test_floors_are_rows_whose_scores_are_exact():
 def test_marks_say_which_way(higher, gap, word):
     score = Score(10.0, 9.0, 11.0, [10.0], Difference(gap, gap - 1, gap + 1, 0.049))
     results = Results(
-        "t", "d", "vanilla", "m", [], [Variant("dense", "done", scores={"m": score})], {"m": Metric("", higher)}
+        "t",
+        "d",
+        "vanilla",
+        "m",
+        [],
+        [Variant("dense", "done", scores={"m": score})],
+        {"m": MetricInfo("", higher)},
     )
     assert f"**{word}**" in markdown(results)
     assert score.difference is not None
