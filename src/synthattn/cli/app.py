@@ -238,6 +238,23 @@ def describe(
 
 
 @app.command()
+def probe(
+    model: Annotated[str, typer.Argument(help="The folder of a model of transformers, with its tokenizer.")],
+    data: Annotated[
+        Path, typer.Option(help="A file with a text per line; for a classifier, a tab and a label behind.")
+    ],
+    max_length: Annotated[int, typer.Option(help="Longest text, in tokens; longer ones are cut.")] = 128,
+    limit: Annotated[int, typer.Option(help="Number of texts: half for the mean, half for the effects.")] = 400,
+    batch: Annotated[int, typer.Option(help="Texts in a batch.")] = 16,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure which layers of a trained model need their dot products, without training."""
+    from synthattn.cli import probe as verb
+
+    verb.run(model, data, max_length, limit, batch, as_json)
+
+
+@app.command()
 def bench(
     kind: Annotated[
         str | None,

@@ -116,7 +116,8 @@ def attention(
         _cacheable(installed, module, asked, memory) if not biases else None,
     )
     heads = run(call).transpose(1, 2)
-    if not (kwargs.get("output_attentions") or installed.config.output_attentions):
+    wanted = kwargs.get("output_attentions") or installed.config.output_attentions or installed.returns_weights
+    if not wanted:
         return heads, None
     return heads, attention_weights(call.logits, read.mask).expand(batch, -1, -1, -1)
 

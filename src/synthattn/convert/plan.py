@@ -32,6 +32,7 @@ class Installed:
         input_independent: True if no logit depends on the tokens.
         config: the configuration that the module shares with its model, and had before.
         originals: the modules that were taken out, by name; None if the model was loaded without them.
+        returns_weights: True if every call returns its attention weights.
         weights: weights that depend on no input, kept between calls.
     """
 
@@ -44,6 +45,7 @@ class Installed:
     input_independent: bool
     config: Any
     originals: dict[str, nn.Module] | None
+    returns_weights: bool = False
     weights: WeightCache = field(default_factory=WeightCache)
 
 

@@ -1,0 +1,269 @@
+"""Measure how much each self-attention of a model reads its input, without training.
+
+The attention of a layer is replaced by its mean over some texts: a table of logits, as ``random`` could learn it
+without changing anything else. What that changes in the output, on other texts, shows what the dot product is needed
+for.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from synthattn.convert.attention_modules import is_transformers_model
+from synthattn.convert.plan import Installed
+from synthattn.convert.replace import attention_layers, replace_attention, restore
+from synthattn.logits import Bias, Logits
+from synthattn.synthesizers import Synthesizer, Tokens
+
+RARE = 1e-6
+"""The attention of pairs of positions that were never seen."""
+
+DRAWS = 3
+"""The number of random orders of layers."""
+
+KINDS = {
+    "ForMaskedLM": "masked",
+    "ForCausalLM": "causal",
+    "LMHeadModel": "causal",
+    "ForSequenceClassification": "class",
+}
+"""What a model predicts, by the end of the name of its class."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Texts for a model, and the predictions that count.
+
+    Attributes:
+        inputs: arguments of the model, with ``attention_mask``; padding is on the right.
+        counted: the predictions that count, a mask of the logits without their last axis.
+        labels: the right answers for these; None if there are none.
+    """
+
+    inputs: dict[str, Tensor]
+    counted: Tensor
+    labels: Tensor | None
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the output loses when the attention of some layers is replaced by its mean.
+
+    Attributes:
+        layers: the numbers of these layers.
+        kl: the mean divergence of the predictions from those of the original, in nats.
+        agreement: the share of predictions whose most probable answer stays.
+        accuracy: the share of right answers; None without labels.
+    """
+
+    layers: tuple[int, ...]
+    kl: float
+    agreement: float
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The effects of replacing one layer, and of replacing more and more layers in three orders.
+
+    Attributes:
+        names: the names of the layers.
+        saved: the parameters of each layer that ``random`` does not need, minus those of its table.
+        predictions: the number of predictions that were compared.
+        accuracy: the share of right answers of the original; None without labels.
+        single: the effect of each layer alone.
+        lowest: the effects of the layers in the order of their own divergence, least first.
+        first: the effects of the first 1, 2, ... layers.
+        drawn: the effects of 1, 2, ... layers in random orders, one list for each draw.
+    """
+
+    names: list[str]
+    saved: list[int]
+    predictions: int
+    accuracy: float | None
+    single: list[Effect]
+    lowest: list[Effect]
+    first: list[Effect]
+    drawn: list[list[Effect]]
+
+
+class MeanAttention(Synthesizer):
+    """Fixed logits: the logarithm of mean attention weights, ``(heads, n, n)``."""
+
+    name = "mean"
+    input_independent = True
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, query: Tokens, memory: Tokens) -> Logits:
+        return Logits((Bias(self.logits[:, : query.length, : memory.length]),))
+
+
+def kind_of(model: nn.Module) -> str:
+    """Return what a model predicts: ``masked`` tokens, ``causal`` tokens or a ``class``."""
+    name = type(model).__name__
+    kind = next((kind for end, kind in KINDS.items() if name.endswith(end)), None)
+    if kind is None or not is_transformers_model(model):
+        raise ValueError(
+            f"{name} cannot be probed; probe takes classes of transformers that end with {', '.join(KINDS)}"
+        )
+    return kind
+
+
+def make_batches(
+    texts: Sequence[str], labels: Sequence[int] | None, tokenizer: Any, kind: str, max_length: int, size: int
+) -> list[Batch]:
+    """Tokenize texts. Of masked language models, 15 % of the tokens are masked, by the same chance each time."""
+    if kind == "masked" and tokenizer.mask_token_id is None:
+        raise ValueError("the tokenizer has no mask token, which a masked language model needs")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    chance = torch.Generator().manual_seed(0)
+    batches = []
+    for start in range(0, len(texts), size):
+        found = tokenizer(
+            list(texts[start : start + size]),
+            padding=True,
+            padding_side="right",
+            truncation=True,
+            max_length=max_length,
+            return_special_tokens_mask=True,
+            return_tensors="pt",
+        )
+        special = found.pop("special_tokens_mask").bool()
+        given = dict(found)
+        tokens, real = given["input_ids"], given["attention_mask"].bool()
+        if kind == "class":
+            counted = torch.ones(len(tokens), dtype=torch.bool)
+            right = None if labels is None else torch.tensor(labels[start : start + size])
+        elif kind == "causal":
+            counted = torch.zeros_like(real)
+            counted[:, :-1] = real[:, 1:]
+            right = tokens.roll(-1, 1)[counted]
+        else:
+            counted = (torch.rand(tokens.shape, generator=chance) < 0.15) & real & ~special
+            right = tokens[counted]
+            given["input_ids"] = tokens.masked_fill(counted, tokenizer.mask_token_id)
+        batches.append(Batch(given, counted, right))
+    return batches
+
+
+@torch.no_grad()
+def probe(model: nn.Module, seen: Sequence[Batch], held_out: Sequence[Batch], max_length: int) -> Probe:
+    """Measure the effects of mean attention. The model is as it was afterwards.
+
+    Args:
+        model: a model of transformers.
+        seen: texts for the mean.
+        held_out: texts on which effects are measured.
+        max_length: the longest text.
+    """
+    training = model.training
+    names = attention_layers(model)
+    saved = _parameters_saved(model, max_length)
+    replace_attention(model, "vanilla", layers=range(len(names)))
+    try:
+        model.eval()
+        modules: list[Any] = [model.get_submodule(name) for name in names]
+        means = [MeanAttention(table) for table in _mean_logits(model, modules, seen, max_length)]
+        count = range(len(modules))
+        single = _effects(model, modules, means, held_out, [(n,) for n in count])
+        order = sorted(count, key=lambda n: single[n].kl)
+        orders = [order, list(count), *(random.Random(seed).sample(count, len(count)) for seed in range(DRAWS))]
+        sets = [tuple(sorted(each[: n + 1])) for each in orders for n in count]
+        every = _effects(model, modules, means, held_out, [(), *dict.fromkeys(sets)])
+        effects = {effect.layers: effect for effect in every}
+        lists = [[effects[tuple(sorted(each[: n + 1]))] for n in count] for each in orders]
+    finally:
+        restore(model)
+        model.train(training)
+    predictions = sum(int(batch.counted.sum()) for batch in held_out)
+    return Probe(names, saved, predictions, effects[()].accuracy, single, lists[0], lists[1], lists[2:])
+
+
+def _parameters_saved(model: nn.Module, max_length: int) -> list[int]:
+    """Count the parameters of each layer with its own attention minus those with ``random``."""
+    names = attention_layers(model)
+    modules = [model.get_submodule(name) for name in names]
+    before = [sum(parameter.numel() for parameter in module.parameters()) for module in modules]
+    replace_attention(model, "random", max_length, layers=range(len(names)))
+    after = [sum(parameter.numel() for parameter in module.parameters()) for module in modules]
+    restore(model)
+    return [one - other for one, other in zip(before, after, strict=True)]
+
+
+def _mean_logits(model: nn.Module, modules: list[Any], seen: Iterable[Batch], n: int) -> Iterator[Tensor]:
+    """Return the logarithm of the mean attention weights of each module."""
+    sums: list[Tensor | None] = [None] * len(modules)
+    counts = torch.zeros(n, n)
+    real = torch.zeros(0)
+
+    def record(number: int, weights: Tensor) -> None:
+        total = sums[number]
+        total = weights.new_zeros(weights.shape[1], n, n) if total is None else total
+        pairs = real[:, None, :, None] * real[:, None, None, :]
+        total[:, : weights.shape[2], : weights.shape[3]] += (weights * pairs.to(weights)).sum(0)
+        sums[number] = total
+
+    hooks = []
+    for number, module in enumerate(modules):
+        _installed(module).returns_weights = True
+        hooks.append(module.register_forward_hook(lambda m, a, result, number=number: record(number, result[-1])))
+    for batch in seen:
+        real = batch.inputs["attention_mask"].float()
+        counts[: real.shape[1], : real.shape[1]] += real.T @ real
+        model(**batch.inputs)
+    for hook, module in zip(hooks, modules, strict=True):
+        hook.remove()
+        _installed(module).returns_weights = False
+    for total in sums:
+        assert total is not None, "every layer is called"
+        # A layer that is used several times, as in ALBERT, has a multiple of the counts, which softmax takes out.
+        yield (total / counts.clamp(min=1.0).to(total)).clamp(min=RARE).log()
+
+
+def _effects(
+    model: nn.Module,
+    modules: list[Any],
+    means: list[MeanAttention],
+    batches: Iterable[Batch],
+    sets: list[tuple[int, ...]],
+) -> list[Effect]:
+    """Measure the effects of replacing each set of layers, batch by batch."""
+    sums = torch.zeros(len(sets), 3, dtype=torch.float64)
+    predictions, labelled = 0, False
+    own = [module.synthesizer for module in modules]
+    for batch in batches:
+        original = _predicted(model, batch)
+        predictions += len(original)
+        for row, layers in zip(sums, sets, strict=True):
+            for number in layers:
+                modules[number].synthesizer = means[number]
+            changed = _predicted(model, batch) if layers else original
+            for number in layers:
+                modules[number].synthesizer = own[number]
+            row[0] += float((original.exp() * (original - changed)).sum())
+            row[1] += int((original.argmax(-1) == changed.argmax(-1)).sum())
+            if batch.labels is not None:
+                labelled = True
+                row[2] += int((changed.argmax(-1) == batch.labels.to(changed.device)).sum())
+    means_of = (sums / max(predictions, 1)).tolist()
+    return [
+        Effect(layers, kl, agreement, accuracy if labelled else None)
+        for layers, (kl, agreement, accuracy) in zip(sets, means_of, strict=True)
+    ]
+
+
+def _predicted(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the logarithms of the probabilities of the predictions that count."""
+    return model(**batch.inputs).logits[batch.counted].float().log_softmax(-1)
+
+
+def _installed(module: Any) -> Installed:
+    return module.synthattn

@@ -1,0 +1,129 @@
+"""Probing a small model that was trained here in seconds."""
+
+import json
+
+import pytest
+import torch
+import transformers
+from model_families import VOCABULARY, inputs, logits, original
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+import synthattn
+from synthattn.convert.probe import Batch, make_batches, probe
+
+pytestmark = pytest.mark.unchecked
+
+
+def batches(count: int, labels: bool = True) -> list[Batch]:
+    generator = torch.Generator().manual_seed(3)
+    found = []
+    for _ in range(count):
+        tokens = torch.randint(3, VOCABULARY, (4, 9), generator=generator)
+        real = torch.ones_like(tokens)
+        real[0, 6:] = 0
+        counted = (torch.rand(4, 9, generator=generator) < 0.4) & real.bool()
+        given = {"input_ids": tokens, "attention_mask": real}
+        found.append(Batch(given, counted, tokens[counted] if labels else None))
+    return found
+
+
+def test_effects_are_divergences_from_the_original():
+    model, held_out = original("bert"), batches(3)
+    before = {path: value.clone() for path, value in model.state_dict().items()}
+    found = probe(model, batches(2), held_out, 9)
+    assert found.names == synthattn.attention_layers(model)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    assert found.predictions == sum(int(batch.counted.sum()) for batch in held_out)
+    assert [effect.layers for effect in found.first] == [(0,), (0, 1)]
+    assert {effect.layers[0] for effect in found.single} == {0, 1}
+    assert found.lowest[0].kl == min(effect.kl for effect in found.single)
+    assert found.lowest[1] == found.first[1]
+    assert all(effect.kl > 0 for effect in [*found.single, *found.first])
+    hits = torch.cat([logits(model, b.inputs)[b.counted].argmax(-1) == b.labels for b in held_out])
+    assert found.accuracy == pytest.approx(float(hits.double().mean()))
+    # Queries and keys of width 32 with biases go, a table of 9 x 9 for each of 4 heads comes.
+    assert found.saved == [2 * (32 * 32 + 32) - 4 * 9 * 9] * 2
+    assert probe(model, batches(2), batches(3, labels=False), 9).single[0].accuracy is None
+
+
+def test_the_mean_is_that_of_the_weights_between_real_tokens():
+    """One text, whose mean is its own attention: replacing it changes nothing."""
+    model = original("bert")
+    one = [Batch({name: value[1:2] for name, value in b.inputs.items()}, b.counted[1:2], None) for b in batches(1)]
+    found = probe(model, one, one, 9)
+    assert max(effect.kl for effect in [*found.single, *found.lowest]) < 1e-8
+    assert all(effect.agreement == 1.0 for effect in found.lowest)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "albert", "modernbert"])
+def test_other_families(name):
+    model, given = original(name), inputs(name)
+    expected = logits(model, given)
+    found = probe(model, batches(1), batches(1), 9)
+    assert all(effect.kl > 0 for effect in found.lowest)
+    assert torch.equal(logits(model, given), expected)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model with a tokenizer of words, saved."""
+    place = tmp_path_factory.mktemp("model")
+    words = ["[PAD]", "[UNK]", "[MASK]", *(f"w{n}" for n in range(28))]
+    found = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
+    found.pre_tokenizer = pre_tokenizers.Whitespace()  # pyright: ignore[reportAttributeAccessIssue]
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=found, pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]"
+    ).save_pretrained(place)
+    original("bert").float().save_pretrained(place)
+    return place
+
+
+@pytest.fixture
+def texts(tmp_path):
+    file = tmp_path / "texts.txt"
+    chance = torch.Generator().manual_seed(0)
+    rows = [torch.randint(0, 28, (5 + n % 7,), generator=chance).tolist() for n in range(20)]
+    file.write_text("\n".join(" ".join(f"w{n}" for n in row) for row in rows))
+    return file
+
+
+def test_the_command_prints_tables_and_a_sentence(command, folder, texts):
+    result = command("probe", str(folder), "--data", str(texts), "--batch", "4")
+    assert result.returncode == 0, result.stderr
+    assert "Each attention replaced by its mean, alone" in result.stdout
+    assert "Nothing was trained." in " ".join(result.stdout.split())
+    figures = json.loads(command("probe", str(folder), "--data", str(texts), "--json").stdout)
+    assert [effect["layers"] for effect in figures["first"]] == [[0], [0, 1]]
+
+
+def test_the_command_refuses_in_one_line(command, folder, texts, tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("w1 w2\n")
+    for arguments, line in [
+        ((str(folder), "--data", str(tmp_path / "none")), "is not a file; give a file with a text per line"),
+        ((str(folder), "--data", str(short)), "has 1 texts, probe needs at least 4"),
+        ((str(tmp_path), "--data", str(texts)), "cannot be loaded"),
+        ((str(folder), "--data", str(texts), "--max-length", "0"), "--max-length must be at least 1"),
+        ((str(folder), "--data", str(texts), "--limit", "2"), "--limit must be at least 4"),
+    ]:
+        result = command("probe", *arguments)
+        assert result.returncode != 0
+        assert line in " ".join(result.stderr.split())
+        assert "Traceback" not in result.stderr
+
+
+def test_models_that_cannot_be_probed():
+    from synthattn.convert.probe import kind_of
+
+    with pytest.raises(ValueError, match="T5ForConditionalGeneration cannot be probed"):
+        kind_of(original("t5"))
+
+
+def test_masked_tokens_are_the_same_each_time(folder):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    lines = [" ".join(f"w{n}" for n in range(20))] * 3
+    first, second = (make_batches(lines, None, tokenizer, "masked", 16, 2) for _ in range(2))
+    assert [b.inputs["input_ids"].shape for b in first] == [(2, 16), (1, 16)]
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one.counted, other.counted)
+        assert bool((one.inputs["input_ids"][one.counted] == tokenizer.mask_token_id).all())
