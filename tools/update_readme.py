@@ -17,6 +17,7 @@ from synthattn.compare.page import markdown, picture
 from synthattn.compare.results import Results, load
 from synthattn.compare.table import tables
 from synthattn.compare.verdict import answer
+from synthattn.paper.published import published
 from synthattn.render.markdown import grid
 from synthattn.render.numbers import duration
 from synthattn.render.table import plain
@@ -46,7 +47,8 @@ def slim(results: Results) -> Results:
         dataclasses.replace(variant, heads=[], histograms=[], loss_curve=[], validation_curve=[], samples=[])
         for variant in results.variants
     ]
-    return dataclasses.replace(results, rows=variants, samples=[])
+    # Records from before may have the paper's numbers beside other data.
+    return dataclasses.replace(results, rows=variants, samples=[], published=published(results.task, results.data))
 
 
 def without_folders(text: str, source: str) -> str:

@@ -45,7 +45,7 @@ SMALL = Results(
         Variant("linformer"),
     ],
     metrics={
-        "perplexity": MetricInfo("exp of the mean loss", False),
+        "perplexity": MetricInfo("perplexity: exp of the mean loss", False),
         "bits": MetricInfo("never measured", False),
     },
     published=[

@@ -121,7 +121,8 @@ def published(results: Results, name: str) -> list[Published]:
 def definitions(results: Results) -> dict[str, str]:
     """Return what every metric is, and which direction is better."""
     return {
-        label(name): f"{results.metrics[name].definition} ({direction(results, name)} is better)"
+        label(name): f"{results.metrics[name].definition.removeprefix(f'{label(name)}: ')} "
+        f"({direction(results, name)} is better)"
         for name in metric_names(results)
         if name in results.metrics
     }
