@@ -7,12 +7,15 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 # processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import functools
+import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+import vl_convert
 
 import shape_checks
 
@@ -25,6 +28,15 @@ def pytest_collection_finish() -> None:
     """Leave what the imports made out of garbage collection, which every run of transformers' Trainer asks for."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _equal_charts_are_drawn_once() -> Iterator[None]:
+    """Keep drawings, because many tests make the same page but for a word."""
+    draw = functools.cache(vl_convert.vegalite_to_svg)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vl_convert, "vegalite_to_svg", lambda spec, **options: draw(json.dumps(spec), **options))
+        yield
 
 
 @pytest.fixture(autouse=True)
