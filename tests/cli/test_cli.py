@@ -41,6 +41,16 @@ def test_describe_as_a_table(command):
     assert result.returncode == 0, result.stderr
     for text in ("SynthesizerForMaskedLM", "fixed_random", "feed forward", "fixed numbers, not trained", "3.15 M"):
         assert text in result.stdout
+    assert "length x length" in result.stdout
+    assert "For long inputs take toeplitz or factorized_random" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(("attention", "tables"), [("toeplitz", 0), ("factorized_random", 0), ("random+vanilla", 1)])
+def test_describe_counts_tables_of_length_times_length(attention, tables, command):
+    figures = json.loads(command("describe", "tiny", "--attention", attention, "--json").stdout)
+    assert figures["length_squared"] == tables * 4 * 4 * 32 * 32  # four layers of four heads
+    said = "For long inputs take" in " ".join(command("describe", "tiny", "--attention", attention).stdout.split())
+    assert said == (tables > 0)
 
 
 @pytest.mark.parametrize("kind", [SynthesizerForCausalLM, SynthesizerForMaskedLM])
