@@ -82,9 +82,9 @@ MUTATIONS = [
     Mutation(
         "padding is ignored by cached weights",
         f"{ENGINE}/cached_weights.py",
-        "features, batch, call.mask,",
-        "features, batch, Mask(causal=call.mask.causal),",
-        "tests/engine/test_kept_weights.py tests/engine/test_paths.py tests/layers/test_invariants.py",
+        "feature_major(), batch, call.mask,",
+        "feature_major(), batch, Mask(causal=call.mask.causal),",
+        "tests/engine/test_cached_weights.py tests/engine/test_paths.py tests/layers/test_invariants.py",
     ),
     Mutation(
         "padding is ignored by the plain backend",
@@ -126,7 +126,7 @@ MUTATIONS = [
         f"{ENGINE}/cached_weights.py",
         "current = entry is not None and entry.sources.is_current(sources)",
         "current = entry is not None",
-        "tests/engine/test_kept_weights.py",
+        "tests/engine/test_cached_weights.py",
     ),
     Mutation(
         "torch's fused kernel takes a sum of products",
