@@ -18,6 +18,8 @@ from synthattn.engine.plain import attend_whole
 
 SPECS = ["random", "dense", "random+vanilla"]
 CLOSE: Any = {"rtol": 1e-9, "atol": 1e-10}
+ROTATED: Any = {"rtol": 1e-4, "atol": 1e-4}
+"""Rotary positions are computed in float32, so that shifting all of them changes rounding."""
 
 
 def converted(name: str, spec: str) -> Any:
@@ -53,20 +55,20 @@ def padding(name: str, spec: str) -> str:
         return "no padding"
     model, given, plain = converted(name, spec), inputs(name), original(name)
     for one in (model, plain):
-        _same_with_padding(one, given, "right")
+        _same_with_padding(one, given, "right", CLOSE)
     try:
-        _same_with_padding(plain, given, "left")
+        _same_with_padding(plain, given, "left", ROTATED)
     except AssertionError:  # absolute positions
         return "right"
-    _same_with_padding(model, given, "left")
+    _same_with_padding(model, given, "left", ROTATED)
     return "yes"
 
 
-def _same_with_padding(model: Any, given: dict[str, Tensor], side: str) -> None:
+def _same_with_padding(model: Any, given: dict[str, Tensor], side: str, close: Any) -> None:
     expected, found = logits(model, given), logits(model, padded(given, side))
     if found.shape != expected.shape:  # the logits of an encoder-decoder are the decoder's
         found = found[:, :-2] if side == "right" else found[:, 2:]
-    torch.testing.assert_close(found, expected, **CLOSE)
+    torch.testing.assert_close(found, expected, **close)
 
 
 def gradients(name: str, spec: str) -> str:
