@@ -3,7 +3,7 @@
 A backend is a module whose function ``attend`` takes a :class:`~synthattn.engine.call.Call` and returns the heads, or
 None if it declines. Nothing here knows a synthesizer or a layer.
 
-Shapes in this package, from the outermost axis: batch (B), heads (H), q queries (Q), k keys (K), width of a head (D).
-*Batch-major* tensors are ``(batch, heads, k, width)``. *Feature-major* tensors are ``(heads, width * batch, k)``: all
-keys of a feature of one example follow each other in memory.
+:mod:`synthattn.shapes` is the legend of all axes. *Batch-major* tensors are ``(batch, heads, k, width)``.
+*Feature-major* tensors are ``(heads, width * batch, k)``: all keys of a feature of one example follow each other in
+memory.
 """

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 MOST = 2**29
-"""Bytes of all blocks, in use or spare; what is wanted beyond is ordinary memory."""
+"""Maximum bytes of all blocks, in use or spare. Requests beyond get ordinary memory."""
 UNIT = 2**20
-"""Bytes. Blocks are multiples of it; what is smaller is left to torch, and does not go back to the system."""
+"""Bytes of which blocks are multiples. Torch allocates smaller tensors, whose memory does not go back to the system."""
 
 
 class Pool:
@@ -26,14 +26,14 @@ class Pool:
     def __init__(self) -> None:
         # Storages, not tensors: who watches what torch does shall see the tensors that are made of them, once.
         self.spare: list[torch.UntypedStorage] = []
-        """Those that nobody uses, the oldest first."""
+        """Blocks that nobody uses, the oldest first."""
         self._leased: dict[int, tuple[weakref.ref[ctypes.Array[ctypes.c_char]], torch.UntypedStorage]] = {}
         # Filled by C alone: Python code would run inside a deallocator, where an interrupt by the user is lost.
         self._ended: deque[weakref.ref[ctypes.Array[ctypes.c_char]]] = deque()
         self._lock = threading.RLock()
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Like ``torch.empty`` on the CPU."""
+        """Return what ``torch.empty`` returns on the CPU."""
         number = math.prod(shape)
         lease = self._lease(-(-number * dtype.itemsize // UNIT) * UNIT) if number * dtype.itemsize >= UNIT else None
         if lease is None:
@@ -61,7 +61,7 @@ class Pool:
             return lease
 
     def _take(self, size: int) -> torch.UntypedStorage | None:
-        """The smallest block that is large enough, unless most of it would lie idle; or a new one, if it may be."""
+        """Take the smallest block that is large enough, if most of it is used, or a new one within the limit."""
         fitting = [block for block in self.spare if size <= len(block) <= 2 * size]
         if fitting:
             best = min(fitting, key=len)

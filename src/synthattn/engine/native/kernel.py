@@ -148,13 +148,13 @@ def _all_rows(tensors: Sequence[Tensor | None]) -> "ctypes.Array[Rows]":
 
 
 def _splits(heads: int, threads: int) -> int:
-    """In how many parts the rows of each head are divided, so that threads have about equal shares."""
+    """Return the number of parts to divide the rows of each head into, so that threads have about equal shares."""
     waste = {n: -(-heads * n // threads) * threads / (heads * n) for n in range(1, 9)}
     return next((n for n in waste if waste[n] < 1.2), min(waste, key=lambda n: waste[n]))
 
 
 def _gradient(tensor: Tensor, splits: int, heads: int) -> Float[Tensor, "splits batch heads length width"]:
-    """Memory for the gradient of features or values, for each part of the rows."""
+    """Return memory for the gradient of features or values, for each part of the rows."""
     *batch, _, length, width = tensor.shape
     if not batch:  # the gradient of a parameter stays where it is, and is no loan
         return tensor.new_empty(splits, 1, heads, length, width)
@@ -170,7 +170,7 @@ def _bias_gradient(bias: Tensor | None, splits: int, heads: int) -> Float[Tensor
 
 
 def _summed(gradient: Tensor | None, tensor: Tensor | None) -> Tensor | None:
-    """Over the parts that the rows were divided in, and over what all heads share."""
+    """Return the sum over the parts of the rows, and over heads and examples that share the tensor."""
     if gradient is None or tensor is None:
         return None
     whole = gradient[0] if len(gradient) == 1 else gradient.sum(0)

@@ -58,4 +58,4 @@ _SCHEMA_TYPES = {
     float: "float",
 }
 SCHEMA = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in get_type_hints(Problem).items())
-"""The same list as torch writes it in the schema of an operator."""
+"""The fields as arguments in the schema of an operator of torch."""

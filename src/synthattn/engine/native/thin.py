@@ -163,6 +163,6 @@ RMS_NORM = register(
 
 @register_flop_formula(THIN_PRODUCT)
 def _operations(x: Any, weight: Any, *_: Any, **__: Any) -> int:
-    """What torch's counter of operations adds for it."""
+    """Return the number of operations that torch's counter adds for a product."""
     *rows, depth = x
     return 2 * torch.Size(rows).numel() * depth * weight[0]
