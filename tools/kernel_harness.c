@@ -5,6 +5,7 @@
  */
 
 #include "attention.c" /* for its structures */
+#include "gemm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -284,7 +285,7 @@ static void check_attention(const Case *c) {
     free(a.weight), free(a.first), free(a.last);
 }
 
-/* Thin products, norms, digests ------------------------------------------------------------------------------------ */
+/* Products, norms, digests ---------------------------------------------------------------------------------------- */
 
 static float *numbers(size count) {
     float *result = memory(count * 4);
@@ -309,6 +310,69 @@ static void check_thin(size rows, size columns, size depth, int with_bias, size 
     report("product", y[rows * columns] == end ? worst : NAN);
     printf("\n");
     free(x), free(w), free(bias), free(y);
+}
+
+/* A matrix of rows or of columns with a gap after each of them, which is NaN; and its numbers, row by row. */
+static Matrix matrix_of(size batch, size rows, size columns, int by_columns, float *numbers_of) {
+    size lines = by_columns ? columns : rows, line = (by_columns ? rows : columns) + GAP;
+    Matrix result = {memory(batch * lines * line * 4), lines * line, by_columns ? 1 : line, by_columns ? line : 1};
+    for (size i = 0; i < batch * lines * line; i++) result.data[i] = NAN;
+    for (size n = 0; n < batch; n++)
+        for (size i = 0; i < rows * columns && numbers_of; i++)
+            result.data[n * result.batch + i / columns * result.row + i % columns * result.column] =
+                numbers_of[n * rows * columns + i];
+    return result;
+}
+
+static double *exact_product(const float *a, const float *b, size batch, size rows, size columns, size depth) {
+    double *result = memory(batch * rows * columns * 8);
+    for (size n = 0; n < batch; n++, a += rows * depth, b += depth * columns)
+        for (size i = 0; i < rows; i++)
+            for (size j = 0; j < columns; j++) {
+                double *sum = result + (n * rows + i) * columns + j;
+                *sum = 0;
+                for (size d = 0; d < depth; d++) *sum += (double)a[i * depth + d] * b[d * columns + j];
+            }
+    return result;
+}
+
+/* `kind` chooses the order of A and B in memory, and whether the bias is one for each row. */
+static void check_gemm(size batch, size rows, size columns, size depth, int kind, size lesser, size greater,
+                       size threads) {
+    float *a = numbers(batch * rows * depth), *b = numbers(batch * depth * columns);
+    float *bias = numbers(most(rows, columns));
+    for (size i = 0; i < batch * rows * depth; i++) {
+        size index[] = {[ROW] = i / depth % rows, [COLUMN] = 0, [INNER] = i % depth};
+        if (lesser != ALL && lesser != COLUMN && greater != COLUMN && index[lesser] > index[greater]) a[i] = 0;
+    }
+    for (size i = 0; i < batch * depth * columns; i++) {
+        size index[] = {[ROW] = 0, [COLUMN] = i % columns, [INNER] = i / columns % depth};
+        if (lesser != ALL && lesser != ROW && greater != ROW && index[lesser] > index[greater]) b[i] = 0;
+    }
+    double *expected = exact_product(a, b, batch, rows, columns, depth), worst = 0, largest = 1;
+    Gemm g = {.a = matrix_of(batch, rows, depth, kind & 1, a), .b = matrix_of(batch, depth, columns, kind & 2, b),
+              .c = matrix_of(batch, rows, columns, 0, NULL), .bias = bias, .bias_row = kind >> 2 & 1,
+              .bias_column = !(kind >> 2 & 1), .batch = batch, .rows = rows, .columns = columns, .depth = depth,
+              .threads = threads, .lesser = lesser, .greater = greater};
+    size space = threads * synthattn_gemm_workspace();
+    g.workspace = memory(space * 4);
+    for (size i = 0; i < space; i++) g.workspace[i] = NAN;
+    synthattn_gemm(&g);
+    for (size i = 0; i < batch * rows * g.c.row; i++) {
+        size row = i / g.c.row % rows, column = i % g.c.row, index[] = {[ROW] = row, [COLUMN] = column};
+        if (column >= columns) {
+            if (g.c.data[i] == g.c.data[i]) worst = NAN; /* a gap was written */
+        } else if (lesser == ALL || lesser == INNER || greater == INNER || index[lesser] <= index[greater]) {
+            double sum = expected[i / g.c.row * columns + column] + bias[kind >> 2 & 1 ? row : column];
+            worst = worse(worst, fabs(g.c.data[i] - sum));
+            largest = fmax(largest, fabs(sum));
+        }
+    }
+    printf("gemm %d x %d x %d x %d kind %d triangle %d %d:", (int)batch, (int)rows, (int)columns, (int)depth, kind,
+           (int)lesser, (int)greater);
+    report("product", worst / largest);
+    printf("\n");
+    free(a), free(b), free(bias), free(expected), free(g.a.data), free(g.b.data), free(g.c.data), free(g.workspace);
 }
 
 static void check_norm(size rows, size width, int weighted, size threads) {
@@ -373,6 +437,14 @@ int main(void) {
         for (size rows = 1; rows < 10; rows += 2) check_thin(rows, 31 * rows, 37 * rows, rows % 4 == 1, rows);
         check_thin(8, 257, 512, 1, 3);
         check_thin(2, 3, 5, 0, 4);
+        for (int kind = 0; kind < 8; kind++) {
+            check_gemm(1, 1, 1, 1, kind, ALL, ALL, 1);
+            check_gemm(3, 13, 29, 37, kind, ALL, ALL, 2);
+            check_gemm(2, 131, 77, 521, kind, ALL, ALL, 3);
+            for (size lesser = ROW; lesser <= INNER; lesser++)
+                for (size greater = ROW; greater <= INNER; greater++)
+                    if (lesser != greater) check_gemm(2, 161, 203, 307, kind, lesser, greater, 3);
+        }
         for (size width = 1; width < 600; width = 3 * width + 2) check_norm(width % 7 + 1, width, width % 3 != 2, 2);
         check_norm(5, 512, 1, 2);
         for (size number = 1; number < 300000; number = 17 * number + 5) check_digest(number, 3);

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from synthattn.bench import layers, memory, record, side_by_side, suite, timing
+from synthattn.bench import products as bench_products
 from synthattn.bench.products import products
 from synthattn.bench.record import BenchRecord, Case, Measurement
 from synthattn.bench.side_by_side import CasePlan, Contender
@@ -99,7 +100,8 @@ def test_products_of_fused_attention():
     assert both.gigaflop == pytest.approx(7 * (2 * 2 * 3 * 4 * 5 * 8) / 1e9), "2 forward, 5 backward, 1 of them again"
 
 
-def test_products_alone_are_the_same_products():
+def test_products_alone_are_the_same_products(monkeypatch):
+    monkeypatch.setattr(bench_products, "_LIBRARIES", [bench_products._by_torch])  # which are counted
     a, b = torch.randn(3, 4, 5), torch.randn(3, 5, 6)
 
     def run() -> None:
@@ -109,6 +111,24 @@ def test_products_alone_are_the_same_products():
 
     found = products(run)
     assert products(found.alone()).shapes == found.shapes
+
+
+def test_the_fastest_library_multiplies():
+    operands = bench_products._operands((2, 30, 40, 50))
+    for multiply in bench_products._LIBRARIES:
+        multiply(*operands)
+    torch.testing.assert_close(operands[2], operands[0] @ operands[1])
+
+    def slow(*operands: torch.Tensor) -> None:
+        time.sleep(0.005)
+
+    def fast(*operands: torch.Tensor) -> None:
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        for libraries in ([slow, fast], [fast, slow]):
+            patch.setattr(bench_products, "_LIBRARIES", libraries)
+            assert bench_products._fastest(operands) is fast
 
 
 def test_long_layers_are_checked_at_a_length_that_the_reference_has_memory_for(monkeypatch):

@@ -207,6 +207,48 @@ def test_norms_refuse(given, message):
         OPS.rms_norm(*given, 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"a": torch.zeros(3, 6)}, "a and b must have shapes (rows, depth) and (depth, columns), or one batch"),
+        ({"a": torch.zeros(2, 3, 5)}, "got (2, 3, 5) and (5, 7)"),
+        ({"a": torch.zeros(2, 3, 5), "b": torch.zeros(3, 5, 7)}, "got (2, 3, 5) and (3, 5, 7)"),
+        ({"a": torch.zeros(1, 2, 3, 5), "b": torch.zeros(1, 2, 5, 7)}, "got (1, 2, 3, 5) and (1, 2, 5, 7)"),
+        ({"a": torch.zeros(5)}, "got (5,) and (5, 7)"),
+        ({"a": torch.zeros(3, 5).double()}, "a must be a dense float32 tensor on the CPU, got float64"),
+        ({"b": torch.zeros(5, 0)}, "b is empty: its shape is (5, 0)"),
+        ({"bias": torch.zeros(3)}, "bias must have shape (7,) or (3, 1), got (3,)"),
+        ({"bias": torch.zeros(7, 1)}, "bias must have shape (7,) or (3, 1), got (7, 1)"),
+        ({"bias": torch.zeros(7).half()}, "bias must be a dense float32 tensor on the CPU, got float16"),
+        ({"lesser": 0}, "lesser and greater must be two of the axes 0, 1, 2, or both -1, got 0 and -1"),
+        ({"lesser": 1, "greater": 1}, "got 1 and 1"),
+        ({"lesser": 2**40, "greater": 0}, "got 1099511627776 and 0"),
+        ({"lesser": -1, "greater": -2}, "got -1 and -2"),
+    ],
+)
+def test_matrix_products_refuse(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        OPS.matmul(**matrices(**changes))
+    assert "\n" not in str(caught.value)
+
+
+def matrices(**changes: Any) -> dict[str, Any]:
+    given = {"a": torch.randn(3, 5), "b": torch.randn(5, 7), "bias": torch.randn(7)}
+    return given | {"lesser": -1, "greater": -1, "pooled": False} | changes
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_matrix_products_of_any_strides_equal_torch(pooled):
+    given = {"a": scattered(torch.randn(9, 67)), "b": scattered(torch.randn(67, 71)), "bias": torch.randn(142)[::2]}
+    expected = given["a"] @ given["b"] + given["bias"]
+    torch.testing.assert_close(OPS.matmul(**matrices(**given, pooled=pooled)), expected)
+    negative = torch.randn(9, 67, dtype=torch.complex64).conj().imag
+    assert negative.is_neg()
+    torch.testing.assert_close(OPS.matmul(**matrices(**given | {"a": negative})), negative @ given["b"] + given["bias"])
+    shared = torch.randn(1, 67).expand(9, 67)
+    torch.testing.assert_close(OPS.matmul(**matrices(**given | {"a": shared})), shared @ given["b"] + given["bias"])
+
+
 @torch.no_grad()
 def test_a_projection_with_a_bias_of_another_length_is_told_by_torch(monkeypatch):
     monkeypatch.setattr(thin, "LEAST_SIZE", 0)
@@ -229,12 +271,13 @@ def test_memory_that_is_gone_is_not_read():
             OPS.attend(**arguments(value=value), trains=False)
 
 
-@pytest.mark.parametrize("name", ["attend", "thin_product", "rms_norm"])
+@pytest.mark.parametrize("name", ["attend", "thin_product", "rms_norm", "matmul"])
 def test_gradients_are_refused_not_lost(name):
     calls = {
         "attend": lambda: OPS.attend(**arguments(value=torch.randn(B, H, K, D, requires_grad=True)), trains=True),
         "thin_product": lambda: OPS.thin_product(torch.randn(3, 5, requires_grad=True), torch.zeros(7, 5), None),
         "rms_norm": lambda: OPS.rms_norm(torch.randn(3, 5), torch.ones(5, requires_grad=True), 1e-6),
+        "matmul": lambda: OPS.matmul(**matrices(bias=torch.randn(7, requires_grad=True))),
     }
     with pytest.raises(RuntimeError, match=f"torch.ops.synthattn.{name} has no gradient"):
         calls[name]()
@@ -257,6 +300,7 @@ def test_fake_tensors_are_like_real_ones(wide):
     assert [t.shape for t in fake] == [t.shape for t in real]
     torch.library.opcheck(OPS.thin_product, (torch.randn(3, 5), torch.randn(7, 5), None), test_utils=checks)
     torch.library.opcheck(OPS.rms_norm, (torch.randn(3, 5), torch.randn(5), 1e-6), test_utils=checks)
+    torch.library.opcheck(OPS.matmul, (), matrices(), test_utils=checks)
 
 
 def test_a_library_with_other_structures_is_not_used(monkeypatch):

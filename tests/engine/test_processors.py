@@ -11,6 +11,7 @@ from helpers import IS_ARM, needs_kernels
 
 CODE = """
 import test_dropout as dropped
+import test_gemm as large
 import test_native as wide
 import test_thin as few
 from synthattn.engine.native.library import load
@@ -23,6 +24,11 @@ for spec in wide.SPECS:
 wide.assert_exact(*wide.layer_and_exact("random+vanilla", max_length=600), wide.tokens(599))
 if load() is not None:
     dropped.check_against_the_equation(0.3, "causal left", 300, wide=True)
+    for sizes in ((1, 1, 1), (97, 517, 31), (521, 129, 600)):
+        large.test_equals_float64(*sizes, "rows", "columns")
+        large.test_equals_float64(*sizes, "columns", "rows")
+    for triangle in large.TRIANGLES:
+        large.test_triangles(triangle, 300, 211, 253)
 for sizes in ((1, 1, 1), (8, 211, 517), (31, 64, 129)):
     few.check_product(*sizes, True)
 few.check_norm(5, 517, 1e-6, True)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from helpers import HEADS, LENGTH, SPECS, chunks_for_all, make, needs_kernels, padding, tokens
 from synthattn.engine import native, sdpa, thresholds
+from synthattn.engine.processor import processor
 from synthattn.layers.linformer import Linformer
 
 FUSED_KEYS = thresholds.FUSED_KEYS  # the value outside of the tests
@@ -22,6 +23,9 @@ MASKS = {
     "bias": {"position_bias": torch.randn(HEADS, 1, LENGTH, generator=torch.Generator().manual_seed(3))},
 }
 
+COMPILED = [pytest.param(name, marks=needs_kernels) for name in ("compiled", "products")]
+PATHS = ["small", *COMPILED, "chunks"]
+
 
 @contextmanager
 def path(name: str) -> Iterator[None]:
@@ -29,6 +33,10 @@ def path(name: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "FUSED_KEYS", FUSED_KEYS)
         if name == "small":
+            yield
+        elif name == "products":
+            patch.setattr(thresholds, "MULTIPLICATIONS", {processor(): 0})
+            patch.setattr(thresholds, "SHORTEST_AXIS", 1)
             yield
         elif name == "compiled":
             patch.setattr(thresholds, "COMPILED_LOGITS", 0)
@@ -71,7 +79,7 @@ def assert_close(found: list[Tensor], expected: list[Tensor], tolerance: float) 
         assert float((ours - plain).abs().max()) <= tolerance * scale
 
 
-@pytest.mark.parametrize("name", ["small", pytest.param("compiled", marks=needs_kernels), "chunks"])
+@pytest.mark.parametrize("name", PATHS)
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("kind", MASKS)
 def test_gradient_penalty_equals_plain(spec, kind, name):
@@ -110,7 +118,7 @@ def test_linformer_has_second_derivatives():
 
 
 @pytest.mark.parametrize("spec", ["random", "vanilla", "random+vanilla", "dense+vanilla", "factorized_dense"])
-@pytest.mark.parametrize("name", ["small", pytest.param("compiled", marks=needs_kernels), "chunks"])
+@pytest.mark.parametrize("name", PATHS)
 @pytest.mark.parametrize("padded", [False, True])
 def test_batched_gradients_equal_single_ones(spec, name, padded):
     layer = make(spec, torch.float32)

@@ -228,6 +228,20 @@ def product_call(rng: Rng) -> Call:
     )
 
 
+def matrix_call(rng: Rng) -> Call:
+    batch = rng.choice([(), (1,), (3,)])
+    rows, depth, columns = rng.choice([1, 4, 133]), rng.choice([1, 17, 300]), rng.choice([1, 5, 67])
+    given = {"a": torch.randn(*batch, rows, depth), "b": torch.randn(*batch, depth, columns)}
+    given["bias"] = rng.choice([torch.randn(columns), torch.randn(rows, 1), None])  # pyright: ignore
+    numbers = {"lesser": -1, "greater": -1, "pooled": rng.random() < 0.5}
+
+    def expect(a: dict[str, Any]) -> list[Tensor]:
+        result = a["a"].detach().double() @ a["b"].detach().double()
+        return [result if a["bias"] is None else result + a["bias"].detach().double()]
+
+    return Call("matmul", given | numbers, lambda a: [torch.ops.synthattn.matmul(**a)], expect)
+
+
 def norm_call(rng: Rng) -> Call:
     rows, width = rng.choice([1, 4, 33]), rng.choice([1, 17, 64])
     given = {"x": torch.randn(rows, width), "weight": torch.randn(width), "eps": 1e-3}
@@ -322,7 +336,8 @@ def calls(seed: int, number: int) -> Call:
     """Return the call of this number, which is fixed by the seed."""
     rng = Rng(f"{seed} {number}")
     torch.manual_seed(rng.randrange(2**31))
-    call = rng.choice([layer_call, layer_call, layer_call, attend_call, attend_call, product_call, norm_call])(rng)
+    kinds = [layer_call, layer_call, layer_call, attend_call, attend_call, product_call, matrix_call, norm_call]
+    call = rng.choice(kinds)(rng)
     for name in rng.sample(sorted(call.arguments), min(len(call.arguments), rng.choice([1, 1, 2]))):
         call.arguments[name] = change(rng, call.arguments[name])
     return call

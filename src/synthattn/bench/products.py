@@ -1,18 +1,22 @@
 """The matrix products inside a computation: how many operations they are, and how fast they would be alone.
 
-Alone, on operands that lie ready in memory, they are the physical limit of the machine for this computation.
+Alone, on operands that lie ready in memory, by whichever library is the fastest, they are the physical limit of the
+machine for this computation.
 """
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from synthattn.engine.native import Problem, kernel
+from synthattn.engine import native
+from synthattn.engine.native import Problem, gemm, kernel
 
 Shape = tuple[int, int, int, int]
 """``(count, rows, inner, columns)``: that many products of a ``(rows, inner)`` and an ``(inner, columns)`` matrix."""
@@ -38,19 +42,19 @@ class Products(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def alone(self, known: dict[Shape, Operands] | None = None) -> Callable[[], None]:
-        """A function that does these products and nothing else.
+        """A function that does these products and nothing else, each by the library that is the fastest at it.
 
         Operands that are ``known`` are used again, new ones are added to them: of long inputs they are large.
         """
         known = {} if known is None else known
         known |= {shape: _operands(shape) for shape in self.shapes if shape not in known}
-        ready = [(known[shape], times) for shape, times in self.shapes.items()]
+        ready = [(_fastest(known[shape]), known[shape], times) for shape, times in self.shapes.items()]
 
         def run() -> None:
             with torch.no_grad():
-                for (a, b, out), times in ready:
+                for multiply, operands, times in ready:
                     for _ in range(times):
-                        torch.mm(a, b, out=out) if a.dim() == 2 else torch.bmm(a, b, out=out)
+                        multiply(*operands)
 
         return run
 
@@ -69,12 +73,47 @@ def _operands(shape: Shape) -> Operands:
     return torch.randn(count, rows, inner), torch.randn(count, inner, columns), torch.empty(count, rows, columns)
 
 
+def _by_torch(a: Tensor, b: Tensor, out: Tensor) -> None:
+    torch.mm(a, b, out=out) if a.dim() == 2 else torch.bmm(a, b, out=out)
+
+
+def _by_numpy(a: Tensor, b: Tensor, out: Tensor) -> None:
+    np.matmul(a.numpy(), b.numpy(), out=out.numpy())
+
+
+def _by_kernel(a: Tensor, b: Tensor, out: Tensor) -> None:
+    gemm.multiply(a, b, pooled=True)
+
+
+_LIBRARIES = [_by_torch, _by_numpy, _by_kernel]
+
+
+def _fastest(operands: Operands) -> Callable[..., None]:
+    """Return the function that multiplies these operands in the shortest time of three calls after the first."""
+    times: dict[Callable[..., None], float] = {}
+    for multiply in _LIBRARIES:
+        if multiply is _by_kernel and native.load() is None:
+            continue
+        multiply(*operands)
+        for _ in range(3):
+            start = time.perf_counter()
+            multiply(*operands)
+            times[multiply] = min(times.get(multiply, math.inf), time.perf_counter() - start)
+    return min(times, key=lambda multiply: times[multiply])
+
+
 def _mm(a: Tensor, b: Tensor, *_: Any) -> list[Shape]:
     return [(1, a.shape[0], a.shape[1], b.shape[1])]
 
 
 def _bmm(a: Tensor, b: Tensor, *_: Any) -> list[Shape]:
     return [(*a.shape, b.shape[2])]  # pyright: ignore[reportReturnType]
+
+
+def _matmul(a: Tensor, b: Tensor, bias: Tensor | None, lesser: int, *_: Any) -> list[Shape]:
+    rows, depth = a.shape[-2:]
+    # A triangle leaves about half of the products.
+    return [(a.shape[:-2].numel(), rows, depth if lesser < 0 else -(-depth // 2), b.shape[-1])]
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> list[Shape]:
@@ -118,6 +157,7 @@ _READERS: dict[Any, Callable[..., list[Shape]]] = {
     _aten.baddbmm_: lambda start, a, b, *_: _bmm(a, b),
     _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+    gemm.MATMUL: _matmul,
     kernel.ATTEND: _native,
     kernel.ATTEND_BACKWARD: _native_backward,
 }

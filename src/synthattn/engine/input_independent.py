@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from synthattn.engine import compiled, memory_pool, second_order, thresholds
+from synthattn.engine import compiled, memory_pool, products, second_order, thresholds
 from synthattn.engine.call import Call
+from synthattn.engine.native.gemm import Axis
 from synthattn.engine.projection import needs_grad
 from synthattn.logits import Bias, Logits
 from synthattn.masks import Mask
@@ -211,6 +212,15 @@ def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
 def _product(weights: Tensor, columns: Tensor, causal: bool) -> Tensor:
     causal = causal and weights.shape[-2] > thresholds.CAUSAL_ROWS
     transposed = columns.stride(-1) != 1
+    if transposed:
+        triangle = (Axis.DEPTH, Axis.COLUMN) if causal else None
+        product = products.multiply(columns.mT, weights.mT, triangle=triangle, pooled=True)
+        product = None if product is None else product.mT
+    else:
+        triangle = (Axis.DEPTH, Axis.ROW) if causal else None
+        product = products.multiply(weights, columns, triangle=triangle, pooled=True)
+    if product is not None:
+        return product
     if is_tracing(weights) or torch.is_autocast_enabled(weights.device.type) or not (causal or transposed):
         return torch.bmm(weights, columns)
     return _Product.apply(weights, columns, causal)  # pyright: ignore[reportReturnType]

@@ -10,7 +10,7 @@ from torch.nn.modules.module import (
     _global_forward_pre_hooks,
 )
 
-from synthattn.engine import memory_pool
+from synthattn.engine import memory_pool, products
 from synthattn.engine.native import thin
 from synthattn.shapes import Float
 from synthattn.tracing import is_tracing
@@ -23,6 +23,8 @@ def project(projection: nn.Module, x: Float[Tensor, "*axes width"]) -> Float[Ten
     # Reading _parameters is faster than attribute access, and there are some forty products for each token.
     weight, bias = projection._parameters["weight"], projection._parameters["bias"]
     result = None if weight is None else thin.product(x, weight, bias)
+    if result is None and weight is not None:
+        result = products.linear(x, weight, bias)
     return projection(x) if result is None else result
 
 
@@ -40,7 +42,9 @@ def project_scaled(
     assert isinstance(projection, nn.Linear)
     rows = factors.expand(heads, 1, 1).repeat_interleave(projection.out_features // heads, 0).view(-1)
     bias = None if projection.bias is None else projection.bias * rows
-    return F.linear(x, projection.weight * rows[:, None], bias)
+    weight = projection.weight * rows[:, None]
+    result = products.linear(x, weight, bias)
+    return F.linear(x, weight, bias) if result is None else result
 
 
 def split_heads(vectors: Float[Tensor, "batch length inner"], heads: int) -> Float[Tensor, "batch heads length dim"]:
@@ -90,8 +94,11 @@ def merge_heads(heads: Float[Tensor, "batch heads q width"], projection: nn.Modu
     if features is None:
         return project(projection, heads.transpose(1, 2).flatten(2))
     assert isinstance(projection, nn.Linear)
-    result = torch.mm(features.reshape(projection.in_features, -1).t(), projection.weight.t())
-    result = result if projection.bias is None else result.add_(projection.bias)
+    tokens, weight = features.reshape(projection.in_features, -1).t(), projection.weight
+    result = products.multiply(tokens, weight.t(), projection.bias)
+    if result is None:
+        result = torch.mm(tokens, weight.t())
+        result = result if projection.bias is None else result.add_(projection.bias)
     return result.view(heads.shape[0], heads.shape[2], -1)
 
 
@@ -108,14 +115,13 @@ def as_feature_major(heads: Float[Tensor, "batch heads k width"]) -> Float[Tenso
 def _transposed_projection(projection: nn.Linear, tokens: Tensor, heads: int) -> Float[Tensor, "batch heads k width"]:
     """Return ``W X^T + b``, whose memory is feature-major."""
     weight, bias, (batch, k, _) = projection.weight, projection.bias, tokens.shape
-    out = (
-        None
-        if needs_grad(tokens, *projection.parameters())
-        else memory_pool.empty((len(weight), batch * k), tokens.dtype)
-    )
-    result = torch.mm(weight, tokens.flatten(0, 1).t(), out=out)
-    # Faster than a product that starts from copies of the bias.
-    result = result if bias is None else result.add_(bias[:, None])
+    columns, pooled = tokens.flatten(0, 1).t(), not needs_grad(tokens, *projection.parameters())
+    result = products.multiply(weight, columns, None if bias is None else bias[:, None], pooled=pooled)
+    if result is None:
+        out = memory_pool.empty((len(weight), batch * k), tokens.dtype) if pooled else None
+        result = torch.mm(weight, columns, out=out)
+        # Faster than a product that starts from copies of the bias.
+        result = result if bias is None else result.add_(bias[:, None])
     return result.view(heads, -1, batch, k).permute(2, 0, 3, 1)
 
 

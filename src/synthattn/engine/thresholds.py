@@ -8,6 +8,11 @@ COMPILED_LOGITS = 2**16
 # Logits of one example from which the compiled kernel is faster than torch's fused one at a lone product, by vendor and
 # vectors of the processor. Where none is named, torch's is taken.
 PRODUCT_LOGITS = {("AuthenticAMD", "AVX512"): 2**17, ("GenuineIntel", "AVX512"): 2**21}
+# Multiplications from which the compiled matrix product is faster than torch's, by processor. Where none is named,
+# torch's is taken: the MKL in it uses AVX-512 on processors of Intel, and no more than AVX2 on those of AMD.
+MULTIPLICATIONS = {("AuthenticAMD", "AVX512"): 2**23}
+# Rows, columns and depth from which it is: smaller ones fill no tile.
+SHORTEST_AXIS = 16
 # Logits of one example from which a table is not written anew to add a row of keys to it, and narrow factors of a table
 # stay factors.
 LARGE_TABLE = 2**22

@@ -93,13 +93,6 @@ INLINE float *row_of(const Rows *rows, size b, size h, size r) {
     return rows->data + b * rows->batch + h * rows->head + r * rows->row;
 }
 
-INLINE void store(float *to, vec x, size left) {
-    if (left >= W)
-        *(loose *)to = x;
-    else if (left > 0)
-        memcpy(to, &x, (size_t)left * sizeof(float));
-}
-
 INLINE float sum_of(vec x) {
     float total = 0;
     for (int i = 0; i < W; i++) total += x[i];
@@ -188,23 +181,6 @@ static void pack_rows(float *to, size height, size column, const float *from, si
         for (size r = 0; r < rows; r++)
             for (size i = 0; i < part; i++) target[r * NR + i] = factor * from[r * row + c + i];
         c += part;
-    }
-}
-
-/* W rows of W floats, transposed: interleaving the first half of the rows with the second, as often as 2 divides W. */
-INLINE void transpose(vec lines[W]) {
-    ints low, high;
-    FOR_EACH(i, W) {
-        low[i] = i / 2 + i % 2 * W;
-        high[i] = low[i] + W / 2;
-    }
-    for (int half = 1; half < W; half *= 2) {
-        vec next[W];
-        FOR_EACH(i, W / 2) {
-            next[2 * i] = shuffle(lines[i], lines[i + W / 2], low);
-            next[2 * i + 1] = shuffle(lines[i], lines[i + W / 2], high);
-        }
-        FOR_EACH(i, W) lines[i] = next[i];
     }
 }
 

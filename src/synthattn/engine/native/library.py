@@ -76,6 +76,33 @@ class Problem(Structure):
     )
 
 
+class Matrix(Structure):
+    """Matrices of equal strides in floats, one of which is 1."""
+
+    _fields_ = (("data", c_void_p), ("batch", c_int64), ("row", c_int64), ("column", c_int64))
+
+
+class Gemm(Structure):
+    """The arguments of ``gemm.c``."""
+
+    _fields_ = (
+        ("a", Matrix),
+        ("b", Matrix),
+        ("c", Matrix),
+        ("bias", c_void_p),
+        ("workspace", c_void_p),
+        ("bias_row", c_int64),
+        ("bias_column", c_int64),
+        ("batch", c_int64),
+        ("rows", c_int64),
+        ("columns", c_int64),
+        ("depth", c_int64),
+        ("threads", c_int64),
+        ("lesser", c_int64),
+        ("greater", c_int64),
+    )
+
+
 class Forward(Structure):
     _fields_ = (("result", Rows), ("peaks", c_void_p), ("kept", c_void_p), ("kept_peaks", c_void_p))
 
@@ -117,6 +144,8 @@ def load() -> ctypes.CDLL | None:
         return _refuse(f"{path.name} was compiled from other sources")
     if _exported(found, "synthattn_layout", c_int64.in_dll(found, "synthattn_layout_size").value) != layout():
         return _refuse(f"{path.name} was compiled with other structures")
+    if c_int64.in_dll(found, "synthattn_gemm_size").value != ctypes.sizeof(Gemm):
+        return _refuse(f"{path.name} was compiled with other structures")
     found.synthattn_use_openmp.restype, found.synthattn_use_openmp.argtypes = None, [c_void_p] * 3
     found.synthattn_use_openmp(*openmp)
     found.synthattn_workspace.restype = c_int64
@@ -126,6 +155,8 @@ def load() -> ctypes.CDLL | None:
     found.synthattn_forward.restype = found.synthattn_backward.restype = None
     found.synthattn_forward.argtypes = (POINTER(Problem), POINTER(Forward))
     found.synthattn_backward.argtypes = (POINTER(Problem), POINTER(Backward))
+    found.synthattn_gemm.restype, found.synthattn_gemm.argtypes = None, (POINTER(Gemm),)
+    found.synthattn_gemm_workspace.restype, found.synthattn_gemm_workspace.argtypes = c_int64, ()
     found.synthattn_thin.restype = found.synthattn_rms_norm.restype = None
     found.synthattn_thin.argtypes = (*[c_void_p] * 4, *[c_int64] * 4)
     found.synthattn_rms_norm.argtypes = (*[c_void_p] * 3, c_float, *[c_int64] * 3)

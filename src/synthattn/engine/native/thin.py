@@ -30,14 +30,14 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
         return None
     if x.numel() > MOST_ROWS * x.shape[-1] or weight.numel() < LEAST_SIZE:
         return None
-    return THIN_PRODUCT(x, weight, bias) if _is_observed() else _product(x, weight, bias)
+    return THIN_PRODUCT(x, weight, bias) if is_observed() else _product(x, weight, bias)
 
 
 def norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor | None:
     """Return ``x / sqrt(mean(x ** 2) + eps) * weight``, or None where torch's own norm is the one to use."""
     if not _applies(x, weight, None) or not _can_normalise(x, weight):
         return None
-    return RMS_NORM(x, weight, eps) if _is_observed() else _norm(x, weight, eps)
+    return RMS_NORM(x, weight, eps) if is_observed() else _norm(x, weight, eps)
 
 
 def _applies(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> bool:
@@ -141,7 +141,7 @@ def _threads(size: int) -> int:
     return 1 if size < ALONE else torch.get_num_threads()
 
 
-def _is_observed() -> bool:
+def is_observed() -> bool:
     """Return True if a dispatch mode looks at operators; otherwise calling one takes longer than its work."""
     return is_in_torch_dispatch_mode()
 

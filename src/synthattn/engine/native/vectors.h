@@ -49,6 +49,14 @@ INLINE vec load(const float *from, size left) {
     return result;
 }
 
+/* Stores the first `left` floats of a vector. */
+INLINE void store(float *to, vec x, size left) {
+    if (left >= W)
+        *(loose *)to = x;
+    else if (left > 0)
+        memcpy(to, &x, (size_t)left * sizeof(float));
+}
+
 /* Returns the vector whose lane i is lane lanes[i] of `a` and `b` in sequence. Callers pass constant lanes, which both
  * compilers turn into permutation instructions. */
 INLINE vec shuffle(vec a, vec b, ints lanes) {
@@ -59,4 +67,21 @@ INLINE vec shuffle(vec a, vec b, ints lanes) {
 #else
     return __builtin_shuffle(a, b, lanes);
 #endif
+}
+
+/* W rows of W floats, transposed: interleaving the first half of the rows with the second, as often as 2 divides W. */
+INLINE void transpose(vec lines[W]) {
+    ints low, high;
+    FOR_EACH(i, W) {
+        low[i] = i / 2 + i % 2 * W;
+        high[i] = low[i] + W / 2;
+    }
+    for (int half = 1; half < W; half *= 2) {
+        vec next[W];
+        FOR_EACH(i, W / 2) {
+            next[2 * i] = shuffle(lines[i], lines[i + W / 2], low);
+            next[2 * i + 1] = shuffle(lines[i], lines[i + W / 2], high);
+        }
+        FOR_EACH(i, W) lines[i] = next[i];
+    }
 }

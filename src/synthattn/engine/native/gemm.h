@@ -1,0 +1,32 @@
+/* The arguments of matrix products C = A B + bias. */
+
+#pragma once
+
+#include "vectors.h"
+
+/* Matrices of equal strides, in floats. One of `row` and `column` is 1. */
+typedef struct {
+    float *data;
+    size batch, row, column;
+} Matrix;
+
+/* The axes of a product, in the order in which `lesser` and `greater` count them. */
+enum { ROW, COLUMN, INNER, ALL = -1 };
+
+/* Mirrored by library.py, which checks the size. All fields have 8 bytes. */
+typedef struct {
+    Matrix a, b, c;    /* the column of c is 1 */
+    const float *bias; /* for each row or column, or NULL */
+    float *workspace;
+    size bias_row, bias_column; /* strides of the bias: 1 and 0, or 0 and 1 */
+    size batch, rows, columns, depth, threads;
+    /* Triangles: only places count whose index along the axis `lesser` is at most that along the axis `greater`. Zeros
+     * outside may be multiplied, and results outside be computed or zero. ALL: every place counts. */
+    size lesser, greater;
+} Gemm;
+
+/* The floats of workspace for each thread. */
+size synthattn_gemm_workspace(void);
+
+/* C = A B + bias. Every number of C is written. */
+void synthattn_gemm(const Gemm *g);
