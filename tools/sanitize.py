@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "build" / "sanitize"
-TESTS = [f"tests/test_{name}.py" for name in ("native", "dropout", "thin", "operators", "not_a_number")]
+TESTS = [f"tests/engine/test_{name}.py" for name in ("native", "dropout", "thin", "gemm", "operators", "not_a_number")]
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
 
 
