@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from overhead import TASKS, bare, settings
 
-from synthattn.cli.memory import keep_memory
+from synthattn.training.memory import keep_memory
 from synthattn.training.run import prepare_data
 
 STEPS = 3

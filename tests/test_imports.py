@@ -33,6 +33,7 @@ LAYERS = [
     ["bench"],
     ["compare"],
     ["paper"],
+    ["api"],
     ["cli"],
     ["__main__"],
 ]

@@ -11,6 +11,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from synthattn import compare  # a package that can be called
+    from synthattn.api import evaluate, generate, open_comparison, train
     from synthattn.convert import attention_layers, from_pretrained, replace_attention, restore
     from synthattn.layers import SyntheticAttention
     from synthattn.synthesizers import Spec, parse
@@ -22,10 +24,15 @@ __all__ = [
     "SyntheticAttention",
     "__version__",
     "attention_layers",
+    "compare",  # pyright: ignore[reportUnsupportedDunderAll] (a package)
+    "evaluate",
     "from_pretrained",
+    "generate",
+    "open_comparison",
     "parse",
     "replace_attention",
     "restore",
+    "train",
 ]
 
 # Imported on first use: the command must answer --help without waiting for torch.
@@ -33,14 +40,20 @@ _MODULES = {
     "Spec": "synthattn.synthesizers",
     "SyntheticAttention": "synthattn.layers",
     "attention_layers": "synthattn.convert",
+    "evaluate": "synthattn.api",
     "from_pretrained": "synthattn.convert",
+    "generate": "synthattn.api",
+    "open_comparison": "synthattn.api",
     "parse": "synthattn.synthesizers",
     "replace_attention": "synthattn.convert",
     "restore": "synthattn.convert",
+    "train": "synthattn.api",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "compare":  # a package that can be called
+        return importlib.import_module("synthattn.compare")
     if name not in _MODULES:
         raise AttributeError(f"module 'synthattn' has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULES[name]), name)

@@ -21,6 +21,7 @@ from synthattn.cli import generate
 from synthattn.data.tokenizers import train_tokenizer
 from synthattn.messages import printable, printable_json, suggestion
 from synthattn.terminal import SafeConsole
+from synthattn.training import answering
 
 pytestmark = pytest.mark.unchecked
 
@@ -197,7 +198,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Any:
 
 
 def test_long_lines_are_read_as_far_as_the_model_reads(tokenizer: Any, capsys):
-    reader = generate.Reader(Recording(tokenizer), 32)
+    reader = answering.Reader(Recording(tokenizer), 32)
     for words in (1, 20, 31, 32, 200, 5000):
         text = " ".join(f"the old {n} unbelievably" for n in range(words))
         whole, bare = tokenizer(text).input_ids, tokenizer(text, add_special_tokens=False).input_ids
@@ -212,10 +213,10 @@ def test_long_lines_are_read_as_far_as_the_model_reads(tokenizer: Any, capsys):
 
 @pytest.mark.parametrize("letter", ["a", " ", "日"])
 def test_a_line_of_megabytes_is_not_tokenized_as_a_whole(tokenizer: Any, letter: str, capsys):
-    reader = generate.Reader(Recording(tokenizer), 32)
+    reader = answering.Reader(Recording(tokenizer), 32)
     assert len(reader.beginning(letter * 1_200_000)) <= 32
     assert len(reader.end(letter * 1_200_000, 17)) <= 17
-    assert reader.tokenizer.most <= generate.LONGEST_PART
+    assert reader.tokenizer.most <= answering.LONGEST_PART
     assert reader.cut == 2
     assert "line 1 is read only in part" in capsys.readouterr().err
 
@@ -223,11 +224,11 @@ def test_a_line_of_megabytes_is_not_tokenized_as_a_whole(tokenizer: Any, letter:
 @pytest.mark.parametrize("terminal", [False, True])
 def test_generate_escapes_answers_for_a_terminal_alone(terminal: bool, tmp_path: Path, monkeypatch):
     answer = "a\x1b[2Jb\u202e\rc"
-    monkeypatch.setattr(generate, "load", lambda folder: _Model())
-    monkeypatch.setattr(generate, "placed", lambda model: model)
-    monkeypatch.setattr(generate, "load_tokenizer_of", lambda folder: None)
-    monkeypatch.setattr(generate, "check_answers", lambda model, folder: None)
-    monkeypatch.setattr(generate, "_answers", lambda *arguments: iter([answer]))
+    monkeypatch.setattr(answering, "load", lambda folder: _Model())
+    monkeypatch.setattr(answering, "placed", lambda model: model)
+    monkeypatch.setattr(answering, "load_tokenizer_of", lambda folder: None)
+    monkeypatch.setattr(answering, "check_answers", lambda model, folder: None)
+    monkeypatch.setattr(answering, "_answers", lambda *arguments: iter([answer]))
     (tmp_path / "lines").write_text("one\n")
     reading, writing = pty.openpty() if terminal else os.pipe()
     with open(writing, "w", encoding="utf-8", newline="\n") as out:

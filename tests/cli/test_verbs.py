@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
-from synthattn.cli import generate as generate_module
 from synthattn.cli.app import app, main
 from synthattn.compare import execution
 from synthattn.data.holdout import HeldOut, content_hash
 from synthattn.data.open import open_source
-from synthattn.training import record
+from synthattn.training import answering, record
 
 pytestmark = pytest.mark.unchecked
 
@@ -271,7 +270,7 @@ def test_a_line_ends_at_a_line_feed_alone(place, tmp_path):
     asked = b"the\rdog\r\nold house\n\r\nlast\r"
     (tmp_path / "asked.txt").write_bytes(asked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generate_module, "_answers", lambda model, tokenizer, texts, *rest: map(repr, texts))
+        patch.setattr(answering, "_answers", lambda model, tokenizer, texts, *rest: map(repr, texts))
         for said in (call("generate", "run-pairs", tmp_path / "asked.txt"), call("generate", "run-pairs", stdin=asked)):
             assert said == Said(0, "'the\\rdog'\n'old house'\n''\n'last\\r'\n", "")
 
@@ -338,7 +337,7 @@ def for_task(place: Path, folder: Path, task: str) -> Path:
 
 
 def test_generate_writes_the_words_of_a_task_of_glue(place, tmp_path, monkeypatch):
-    monkeypatch.setattr(generate_module, "_answers", lambda model, tokenizer, texts, *rest: iter(texts))
+    monkeypatch.setattr(answering, "_answers", lambda model, tokenizer, texts, *rest: iter(texts))
     run = for_task(place, tmp_path / "run", "cola")
     assert call("generate", run, stdin="the  dog \n") == Said(0, "cola sentence: the dog\n", "")
     assert call("generate", run, "--raw", stdin="the  dog \n") == Said(0, "the  dog \n", "")
@@ -515,7 +514,7 @@ def test_a_file_of_settings_that_is_wrong(place, tmp_path, text):
 
 
 def test_options_win_over_a_file_and_set_over_options(place, tmp_path):
-    from synthattn.cli.settings import gather
+    from synthattn.training.gather import gather
 
     (tmp_path / "some.yaml").write_text("data:\ntraining:\n  minutes: 3\n  seed: 1\n  clip: 2\n")
     options = {"data.task": "translation", "training.steps": 5, "training.seed": 2}

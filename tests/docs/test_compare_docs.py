@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import typer
 
-from synthattn.cli import settings as cli_settings
 from synthattn.cli.app import app, main
 from synthattn.compare import costs
 from synthattn.compare.measure import measure
+from synthattn.training import gather as defaults
 from synthattn.training.settings import Settings
 
 pytestmark = pytest.mark.unchecked
@@ -125,7 +125,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     # Reading the documentation of Python and torch, and measuring well, take their time.
-    monkeypatch.setitem(cli_settings.DATA, "language-modeling", "my-texts")
+    monkeypatch.setitem(defaults.DATA, "language-modeling", "my-texts")
     monkeypatch.setattr(costs, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=1))
     return tmp_path
 

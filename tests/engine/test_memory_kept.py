@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from synthattn.cli import memory
+from synthattn.training import memory
 
 pytestmark = pytest.mark.unchecked
 
 FAULTS = """
 import resource, sys, torch
-from synthattn.cli.memory import keep_memory
+from synthattn.training.memory import keep_memory
 if sys.argv[1] == "kept":
     assert keep_memory()
 for _ in range(20):  # aligned blocks need a few before one fits

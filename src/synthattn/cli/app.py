@@ -42,6 +42,7 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any setting: training.warmup=500, model.d_model=128; may be given several times."),
 ]
+Jobs = Annotated[int | None, typer.Option(help="Runs at the same time; by default as many as cores and memory allow.")]
 Output = Annotated[Path | None, typer.Option(help="The folder for all results; by default a new one in runs/.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -119,6 +120,11 @@ def compare(
     seed: Seed = None,
     config: Config = None,
     overrides: Set = None,
+    jobs: Jobs = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of each run; by default so that all cores work.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Time for everything, such as 30min or 2h; it decides the number of steps.")
+    ] = None,
     output: Output = None,
     resume: Annotated[Path | None, typer.Option(help="Resume a comparison that was stopped.")] = None,
     quiet: Quiet = False,
@@ -130,7 +136,9 @@ def compare(
     options = _options(locals())
     from synthattn.cli import compare as verb
 
-    code = verb.run(config, options, overrides or [], attention, seeds, control, output, resume, quiet)
+    code = verb.run(
+        config, options, overrides or [], attention, seeds, control, jobs, threads, budget, output, resume, quiet
+    )
     raise typer.Exit(code)
 
 

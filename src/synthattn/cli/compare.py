@@ -3,18 +3,17 @@
 import re
 import shlex
 import signal
-import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from synthattn.cli.memory import keep_memory
-from synthattn.cli.settings import command, gather, new_folder
+from synthattn.cli.command import command
 from synthattn.cli.specs import split
 from synthattn.compare.compare import Comparison, compare, load_comparison
+from synthattn.compare.forecast import seconds_of
 from synthattn.compare.results import Results
 from synthattn.compare.table import SPEEDS, tables, trouble
 from synthattn.compare.verdict import LEAD
@@ -23,18 +22,10 @@ from synthattn.render import terminal
 from synthattn.render.table import Table
 from synthattn.synthesizers import FAMILY
 from synthattn.terminal import SafeConsole
-from synthattn.training.progress import Display, LogLines, ProgressBar, new_progress
+from synthattn.training.gather import DEMO, gather, new_folder
+from synthattn.training.memory import keep_memory
+from synthattn.training.progress import displays
 from synthattn.training.run import Stopped
-
-DEMO = {
-    "model.preset": "demo",
-    "data.vocab_size": 2000,
-    "training.steps": 360,
-    "training.batch_tokens": 2048,
-    "training.warmup": 100,
-    "training.learning_rate": 3e-3,
-}
-"""Where nothing is said about data and model: what two cores compare in minutes, and attention still matters."""
 
 
 def run(
@@ -44,22 +35,30 @@ def run(
     attention: str | None,
     seeds: int | None,
     control: bool,
+    jobs: int | None,
+    threads: int | None,
+    budget: str | None,
     output: Path | None,
     resume: Path | None,
     quiet: bool,
 ) -> int:
+    seconds = None if budget is None else seconds_of(budget)
     if resume is not None:
-        given = [name for name, value in options.items() if value is not None]
-        if config is not None or given or overrides or attention or seeds or control or output is not None:
-            raise ValueError(f"--resume takes all settings from {resume}; leave the other options out")
+        others = (*options.values(), config, attention, seeds, threads, budget, output)
+        given = any(value is not None for value in others)
+        if given or overrides or control:
+            raise ValueError(f"--resume takes all settings from {resume}; leave the other options out, but for --jobs")
         comparison, folder = load_comparison(resume), resume
     else:
         said = {name for name, value in options.items() if value is not None}
         said |= {text.partition("=")[0].strip() for text in overrides}
         bare = config is None and not said & {"data.source", "model.preset"}
         settings = gather(config, options, overrides, DEMO if bare else None)
+        ends = [f"--{end}" for end in ("steps", "tokens", "minutes") if options.get(f"training.{end}") is not None]
+        if budget is not None and ends:
+            raise ValueError(f"--budget chooses the number of steps; leave {' and '.join(ends)} out")
         specs = tuple(split(attention)) if attention is not None else FAMILY
-        comparison = Comparison(settings, specs, 1 if seeds is None else seeds, control)
+        comparison = Comparison(settings, specs, 1 if seeds is None else seeds, control, threads)
         folder = output or new_folder("compare", settings.data.task)
     keep_memory()
     shown, close = displays(quiet)
@@ -68,7 +67,7 @@ def run(
     try:
         data = comparison.settings.data
         beside = published(data.task, data.source)
-        results = compare(comparison, folder, shown, command(), resume is not None, beside)
+        results = compare(comparison, folder, shown, command(), resume is not None, beside, jobs, seconds)
     except (Stopped, KeyboardInterrupt):
         close()
         again = f"synthattn compare --resume {shlex.quote(str(folder))}"
@@ -81,17 +80,6 @@ def run(
     if not quiet:
         show(results, folder)
     return 0 if any(variant.status == "done" for variant in results.variants) else 1
-
-
-def displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]:
-    """A row for each run."""
-    if quiet:
-        return lambda name: Display(), lambda: None
-    if not sys.stderr.isatty():
-        return lambda name: LogLines(f"{name}: "), lambda: None
-    progress = new_progress()
-    progress.start()
-    return lambda name: ProgressBar(name, progress), progress.stop
 
 
 def show(results: Results, folder: Path, console: Console | None = None) -> None:

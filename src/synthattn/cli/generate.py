@@ -2,27 +2,13 @@
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from synthattn.data.batching import pad
 from synthattn.data.files import LONGEST_RECORD, broken
 from synthattn.messages import printable
-from synthattn.tasks import SUITES, Task, find_task
-from synthattn.training.evaluation import write
-from synthattn.training.model import check_answers, load, load_tokenizer_of, placed
-from synthattn.training.run import SETTINGS, final_model, saved_settings
-from synthattn.training.settings import EvaluationSettings, Settings
-
-FIRST_PART = 16
-"""Initial number of characters per token; most tokens are shorter."""
-LONGEST_PART = 1 << 20
-"""Maximum number of characters of a line that are tokenized: a megabyte of spaces gives no token."""
-MARGIN = 16
-"""Number of tokens that may change where a text was cut."""
+from synthattn.training.answering import Answerer
+from synthattn.training.settings import EvaluationSettings
 
 
 def run(
@@ -38,46 +24,13 @@ def run(
     """Print answers line by line, as soon as a batch is done."""
     if batch < 1:
         raise ValueError(f"--batch must be at least 1, got {batch}")
-    if temperature < 0:
-        raise ValueError(f"--temperature must be at least 0, got {temperature:g}")
-    settings = EvaluationSettings(beams=beams, max_new_tokens=max_new_tokens)
-    Settings(evaluation=settings)  # checks the numbers
     if file is None and sys.stdin.isatty():
         batch = 1  # a typed line is answered at once
-    folder, task = _model(what)
-    if task is not None and not raw and task.form():
-        raise ValueError(f"{task.name} reads more than one text; write each line as '{task.form()}', and say --raw")
-    loaded = load(folder)
-    check_answers(loaded, folder)
-    model = placed(loaded).eval()
-    tokenizer = load_tokenizer_of(folder)
-    torch.manual_seed(seed)
-    reader = Reader(tokenizer, model.config.max_position_embeddings)
-    lines = _lines(file)
-    if _continues(model):
-        batch = 1  # continued one by one in any case, and may be long
-    else:
-        lines = (line[: LONGEST_PART + 1] for line in lines)
-    while chunk := list(itertools.islice(lines, batch)):
-        texts = chunk if raw or task is None else [task.prompt(text) for text in chunk]
-        with torch.inference_mode():
-            for answer in _answers(model, reader, texts, settings, temperature):
-                answer = answer.replace("\n", " ")
-                print(printable(answer) if sys.stdout.isatty() else answer, flush=True)
-    reader.report()
+    settings = EvaluationSettings(beams=beams, max_new_tokens=max_new_tokens)
+    for answer in Answerer(what, settings, temperature, seed, raw).answers(_lines(file), batch):
+        line = answer.replace("\n", " ")
+        print(printable(line) if sys.stdout.isatty() else line, flush=True)
     return 0
-
-
-def _model(what: Path) -> tuple[Path, Task | None]:
-    if not what.is_dir():
-        raise ValueError(f"there is no folder {what}; give that of a run or of a model")
-    run = what if (what / SETTINGS).is_file() else what.parent
-    if not (run / SETTINGS).is_file():
-        return what, None
-    name = saved_settings(run).data.task
-    folder = final_model(run) if what == run else what
-    # For a suite, the user writes the whole input: only the user knows which task a line is for.
-    return folder, None if name in SUITES else find_task(name)
 
 
 def _lines(file: Path | None) -> Iterator[str]:
@@ -96,103 +49,3 @@ def _lines(file: Path | None) -> Iterator[str]:
                 yield line.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise ValueError(f"{name} is not UTF-8: {error.reason} in line {number}") from error
-
-
-class Reader:
-    """Tokenize texts for a model, and count those that the model can read only in part.
-
-    Only the readable part of a long text is tokenized, because a tokenizer needs over a hundred bytes of memory per
-    character.
-    """
-
-    def __init__(self, tokenizer: Any, longest: int) -> None:
-        self.tokenizer, self.longest = tokenizer, longest
-        self.texts = self.cut = 0
-
-    def beginning(self, text: str) -> list[int]:
-        """Return the first tokens of a text, at most ``longest``, the last of which is the end token."""
-        self.texts += 1
-        ids = self._enough(text, self.longest, lambda size: text[:size])
-        if len(ids) > self.longest or len(text) > LONGEST_PART:
-            self._note(f"the model reads {self.longest} tokens, and only the beginning of longer ones")
-        return ids if len(ids) <= self.longest else [*ids[: self.longest - 1], self.tokenizer.eos_token_id]
-
-    def end(self, text: str, count: int) -> list[int]:
-        """Return the last ``count`` tokens of a text that is to be continued, without an end token."""
-        self.texts += 1
-        ids = self._enough(text, count, lambda size: _from_a_word(text[-size:]), add_special_tokens=False)
-        if len(ids) > count or len(text) > LONGEST_PART:
-            self._note(f"the model reads {count} tokens before those that it writes, and only the end of longer ones")
-        return ids[-count:]
-
-    def report(self) -> None:
-        """Print the number of texts that were read only in part, if it is more than one."""
-        if self.cut > 1:
-            print(f"synthattn: {self.cut:,} of {self.texts:,} lines were read only in part", file=sys.stderr)
-
-    def _enough(self, text: str, count: int, part: Callable[[int], str], **options: Any) -> list[int]:
-        """Tokenize a part of the text that has clearly more than ``count`` tokens, or all of it."""
-        size = FIRST_PART * count
-        while size < min(len(text), LONGEST_PART):
-            ids = self.tokenizer(part(size), **options).input_ids
-            # The last tokens may change where the text was cut.
-            if len(ids) > count + MARGIN:
-                return ids
-            size *= 4
-        return self.tokenizer(text if len(text) <= LONGEST_PART else part(LONGEST_PART), **options).input_ids
-
-    def _note(self, what: str) -> None:
-        self.cut += 1
-        if self.cut == 1:
-            print(f"synthattn: line {self.texts:,} is read only in part: {what}", file=sys.stderr, flush=True)
-
-
-def _from_a_word(text: str) -> str:
-    """Drop the text before the first space, because a tokenizer would treat half a word as a whole one."""
-    return text.partition(" ")[2] or text
-
-
-def _continues(model: Any) -> bool:
-    """Return True if a model answers a text by continuing it."""
-    return hasattr(model, "generate") and not model.config.is_encoder_decoder
-
-
-def _answers(
-    model: Any, reader: Reader, texts: list[str], settings: EvaluationSettings, temperature: float
-) -> Iterator[str]:
-    if _continues(model):
-        for text in texts:
-            yield text + _continued(model, reader, text, settings, temperature)
-        return
-    arrays = [torch.tensor(reader.beginning(text)).numpy() for text in texts]
-    given = {
-        "input_ids": torch.from_numpy(pad(arrays, 0)),
-        "attention_mask": torch.from_numpy(pad([array * 0 + 1 for array in arrays], 0)),
-    }
-    if not hasattr(model, "generate"):
-        logits = model(**{name: value.to(model.device) for name, value in given.items()}).logits
-        names = model.config.id2label
-        yield from (names[int(n)] for n in logits.argmax(-1))
-        return
-    yield from write(model, reader.tokenizer, given, settings)
-
-
-def _continued(model: Any, reader: Reader, text: str, settings: EvaluationSettings, temperature: float) -> str:
-    """Continue a text and return the continuation; only the end of a long text is read."""
-    tokenizer = reader.tokenizer
-    longest = model.config.max_position_embeddings
-    count = min(settings.max_new_tokens or longest // 2, longest - 2)
-    start = [model.config.decoder_start_token_id]
-    read = reader.end(text, longest - count - 1)
-    given = torch.tensor([start + read], device=model.device)
-    options: dict[str, Any] = {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
-    found = model.generate(
-        input_ids=given,
-        attention_mask=torch.ones_like(given),
-        num_beams=settings.beams,
-        max_new_tokens=count,
-        **options,
-    )[0]
-    whole = tokenizer.decode(found[1:], skip_special_tokens=True)
-    before = tokenizer.decode(read, skip_special_tokens=True)
-    return whole[len(before) :]

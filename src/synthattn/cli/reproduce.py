@@ -6,8 +6,6 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from synthattn.cli.compare import displays
-from synthattn.cli.memory import keep_memory
 from synthattn.cli.specs import split
 from synthattn.compare import executors
 from synthattn.compare.plan import PlannedRun, Study, plan
@@ -18,6 +16,8 @@ from synthattn.paper.recipes import SCALES, TABLES, Scale, recipe
 from synthattn.paper.runs import Folders, execution
 from synthattn.paper.terminal import show, show_table1
 from synthattn.terminal import SafeConsole
+from synthattn.training.memory import keep_memory
+from synthattn.training.progress import displays
 from synthattn.training.run import Stopped
 
 ALL = "all"

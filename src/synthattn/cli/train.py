@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from synthattn.cli import scores
-from synthattn.cli.memory import keep_memory
-from synthattn.cli.settings import command, gather, new_folder
+from synthattn.cli.command import command
 from synthattn.terminal import SafeConsole
+from synthattn.training.gather import gather, new_folder
+from synthattn.training.memory import keep_memory
 from synthattn.training.progress import Display, display
 from synthattn.training.run import MODEL, SETTINGS, Stopped, saved_settings, train
 

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from typing import Any
 import torch
 import yaml
 
-from synthattn.compare import collect, executors, statistics
+from synthattn.compare import collect, executors, statistics, workers
 from synthattn.compare.execution import Execution
+from synthattn.compare.forecast import Forecast, available_memory, cores, forecast
+from synthattn.compare.overall import Overall
 from synthattn.compare.page import answer_page, markdown, page, picture
 from synthattn.compare.plan import PlannedRun, Study, StudyPart, StudyRow, plan
 from synthattn.compare.results import FILE as RESULTS
@@ -40,6 +42,8 @@ CONTROL = "vanilla (control)"
 """Vanilla with as many parameters as the largest variant."""
 
 SAMPLES, SPEED_ROUNDS, FEW_DRAWS = 8, 7, 200
+WORTH_PROCESSES = 30.0
+"""Seconds of training that are worth the start of several processes."""
 FILE = "compare.yaml"
 WAY_OUT = "compare anew, in another folder"
 
@@ -53,14 +57,18 @@ class Comparison:
         attention: the variants; the first should be the baseline.
         seeds: how many runs each has, from seeds that follow the one of the settings.
         control: whether a vanilla model with as many parameters as the largest variant is trained too.
+        threads: of each run; by default as many as let all cores work. Results depend on it in their last digits.
     """
 
     settings: Settings = field(default_factory=Settings)
     attention: tuple[str, ...] = FAMILY
     seeds: int = 1
     control: bool = False
+    threads: int | None = None
 
     def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, got {self.threads}")
         if not self.attention:
             raise ValueError("nothing to compare: give at least one attention")
         if self.seeds < 1:
@@ -91,8 +99,20 @@ class Comparison:
         part = StudyPart("", title, self.settings, tuple(rows), against=baseline, speed_rounds=rounds, looks="maps")
         return Study("comparison", "", (part,))
 
+    def shortened(self, steps: int) -> "Comparison":
+        """Return the comparison with another number of steps; a warm-up is at most a quarter of them."""
+        training = self.settings.training
+        settings = self.settings.changed(
+            training__steps=steps,
+            training__tokens=None,
+            training__minutes=None,
+            training__warmup=min(training.warmup, steps // 4),
+        )
+        return dataclasses.replace(self, settings=settings)
+
     def save(self, folder: Path) -> None:
-        content = {"attention": list(self.attention), "seeds": self.seeds, "control": self.control}
+        content = {name: getattr(self, name) for name in ("seeds", "control", "threads")}
+        content["attention"] = list(self.attention)
         write_text(folder / FILE, yaml.safe_dump(content | {"settings": as_dict(self.settings)}, sort_keys=False))
 
 
@@ -104,6 +124,7 @@ class _Saved:
     attention: list[str]
     seeds: int
     control: bool
+    threads: int | None = None
 
 
 def load_comparison(folder: Path) -> Comparison:
@@ -112,7 +133,7 @@ def load_comparison(folder: Path) -> Comparison:
         raise ValueError(f"{folder} holds no {FILE}, so it is not the folder of a comparison")
     try:
         found = restore(_Saved, read_yaml(file))
-        return Comparison(from_dict(found.settings), tuple(found.attention), found.seeds, found.control)
+        return Comparison(from_dict(found.settings), tuple(found.attention), found.seeds, found.control, found.threads)
     except ValueError as error:
         raise ValueError(f"{file} is damaged: {one_line(error).removeprefix(f'{file} ')}") from error
 
@@ -145,6 +166,8 @@ class _Progress:
     """Time that earlier starts took."""
     draw: statistics.Draw = field(default_factory=statistics.remembered)
     began: float = field(default_factory=time.monotonic)
+    next_write: float = 0.0
+    """When results may be written again while runs are made."""
 
     @property
     def part(self) -> StudyPart:
@@ -153,6 +176,13 @@ class _Progress:
     @property
     def tasks(self) -> list[executors.Task]:
         return [(self.execution, run) for run in plan(self.execution.study)]
+
+    def write_sometimes(self) -> None:
+        """Write what is known so far, but spend little time on it while runs are made."""
+        started = time.monotonic()
+        if started >= self.next_write:
+            _write(self)
+            self.next_write = time.monotonic() + 20 * (time.monotonic() - started)
 
     @property
     def draws(self) -> int:
@@ -167,6 +197,8 @@ def compare(
     command: str = "",
     resume: bool = False,
     published: Sequence[Published] = (),
+    jobs: int | None = None,
+    budget: float | None = None,
 ) -> Results:
     """Train every variant, score it, measure it, and leave ``report.html``, tables and models in ``folder``.
 
@@ -177,44 +209,125 @@ def compare(
         command: what the user typed.
         resume: go on with what is in the folder.
         published: numbers of the paper for the same task, to be shown beside ours.
+        jobs: number of runs at the same time; by default as many as cores and memory allow, on an accelerator one.
+        budget: seconds for everything. It decides the number of steps, which is the same for all runs.
 
     Raises:
         FolderInUseError: if another process writes into the folder.
     """
+    began = time.monotonic()
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {jobs}")
     check_names(folder, comparison.settings)
     with locked_folder(folder):
-        progress = _begin(comparison, folder, display or (lambda name: Display()), command, resume)
+        display = display or (lambda name: Display())
+        progress, expected = _begin(comparison, folder, display, command, resume, jobs, budget, began)
         progress.empty.published = list(published)
         try:
-            executors.execute(progress.tasks, finished=lambda: _write(progress))
+            if expected is not None:
+                _train(progress, expected, jobs, display)
         except (Stopped, KeyboardInterrupt, FolderInUseError):
             _write(progress)
             raise
-        speed = progress.execution.display("speed")
+        speed = display("speed")
         executors.measure(progress.tasks, speed.scored)
         speed.close()
         return _write(progress, _notes(progress))
 
 
+def _train(progress: _Progress, expected: Forecast, jobs: int | None, display: Callable[[str], Display]) -> None:
+    """Make all runs that have no record yet, in this process or in several."""
+    missing = [(execution, run) for execution, run in progress.tasks if not execution.done(run)]
+    threads = progress.comparison.threads or torch.get_num_threads()
+    jobs = min(len(missing), jobs or _usual_jobs(expected, threads))
+    general = display("plan")
+    general.note(expected.summary(jobs, threads))
+    general.close()
+    seconds = {run.label: expected.run(run.row.name) for _, run in missing}
+    overall = Overall(display, seconds, expected.measuring, jobs)
+    execution = progress.execution
+    execution.display = overall.display
+    try:
+        if jobs > 1:
+            source = workers.PlanSource(f"{__name__}:open_tasks", {"folder": str(progress.folder)})
+            workers.execute(progress.tasks, source, jobs, threads, finished=progress.write_sometimes)
+        else:
+            with threads_of_torch(threads):
+                executors.execute(progress.tasks, finished=progress.write_sometimes)
+    finally:
+        execution.display = display
+        overall.close()
+
+
+def _usual_jobs(expected: Forecast, threads: int) -> int:
+    """Return how many runs are made at the same time: as many as cores and memory allow, on accelerators one each."""
+    if torch.cuda.is_available():
+        return torch.cuda.device_count()
+    if expected.training(1) < WORTH_PROCESSES:
+        return 1
+    memory = available_memory()
+    fitting = cores() if memory is None else memory // expected.memory
+    return max(1, min(cores() // threads, fitting))
+
+
+def usual_threads(runs: int) -> int:
+    """Return the threads of a run with which as many runs as there are keep all cores busy."""
+    return max(1, cores() // runs) if not torch.cuda.is_available() else torch.get_num_threads()
+
+
+@contextlib.contextmanager
+def threads_of_torch(count: int) -> Iterator[None]:
+    """Let torch use so many threads until the block ends."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def open_tasks(display: Callable[[str], Display], folder: str) -> list[executors.Task]:
+    """Return the tasks of a comparison that has begun, for a process that makes some of them."""
+    study, place = load_comparison(Path(folder)).study(), _Folder(Path(folder))
+    execution = Execution(study, place, display, lambda run: "", WAY_OUT)
+    return [(execution, run) for run in plan(study)]
+
+
 def _begin(
-    comparison: Comparison, folder: Path, display: Callable[[str], Display], command: str, resume: bool
-) -> _Progress:
-    """Check everything that can be checked before the first run."""
-    if not resume:
-        if any(entry.name != LOCK for entry in folder.iterdir()):
-            raise ValueError(f"{folder} is not empty; choose another folder, or go on with --resume {folder}")
-        comparison.save(folder)
+    comparison: Comparison,
+    folder: Path,
+    display: Callable[[str], Display],
+    command: str,
+    resume: bool,
+    jobs: int | None,
+    budget: float | None,
+    began: float,
+) -> tuple[_Progress, Forecast | None]:
+    """Check everything that can be checked before the first run, and estimate the time of all of them.
+
+    The folder of a new comparison stays empty until everything is decided: after a mistake, it can be used again.
+    """
+    if not resume and any(entry.name != LOCK for entry in folder.iterdir()):
+        raise ValueError(f"{folder} is not empty; choose another folder, or go on with --resume {folder}")
     general = display("data")
     general.note("preparing the data")
-    try:
-        prepared = prepare_data(comparison.settings)
-        metrics_of(prepared.parts, comparison.settings.evaluation)  # a split that is not there is known before training
-    except (ValueError, OSError):
-        if not resume:  # a mistake in the command: there is nothing to go on with, and the folder can be used again
-            (folder / FILE).unlink()
-        raise
-    study = comparison.study()
-    execution = Execution(study, _Folder(folder), display, lambda run: "", WAY_OUT, {study.parts[0].name: prepared})
+    prepared = prepare_data(comparison.settings)
+    metrics_of(prepared.parts, comparison.settings.evaluation)  # a split that is not there is known before training
+    if comparison.threads is None:
+        runs = comparison.seeds * (len(comparison.attention) + comparison.control)
+        comparison = dataclasses.replace(comparison, threads=usual_threads(runs))
+    execution = _execution(comparison, folder, display, prepared)
+    expected = None
+    if any(not execution.done(run) for run in plan(execution.study)):
+        general.note("timing the first steps")
+        with threads_of_torch(comparison.threads or torch.get_num_threads()):
+            expected = forecast(execution, execution.study.parts[0], prepared, time.monotonic() - began)
+    if budget is not None and expected is not None:
+        expected = expected.fitting(jobs or _usual_jobs(expected, comparison.threads or 1), budget)
+        comparison = comparison.shortened(expected.steps)
+        execution = _execution(comparison, folder, display, prepared)
+    if not resume:
+        comparison.save(folder)
     progress = _Progress(folder, comparison, execution, prepared, _empty(comparison, prepared, command), 0.0)
     with contextlib.suppress(ValueError, FileNotFoundError):  # results that are not there, or damaged, are written anew
         before = load_results(folder / RESULTS)
@@ -222,7 +335,14 @@ def _begin(
         progress.empty.command = before.command or command
     _check_runs(progress)
     general.close()
-    return progress
+    return progress, expected
+
+
+def _execution(
+    comparison: Comparison, folder: Path, display: Callable[[str], Display], prepared: Prepared
+) -> Execution:
+    study = comparison.study()
+    return Execution(study, _Folder(folder), display, lambda run: "", WAY_OUT, {study.parts[0].name: prepared})
 
 
 def _check_runs(progress: _Progress) -> None:

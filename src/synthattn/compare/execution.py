@@ -56,8 +56,7 @@ class Execution(RunInputs):
             # Of several processes, the others would wait for this one in the middle of the run.
             if os.environ.get("SYNTHATTN_TRACEBACK") or processes() > 1:
                 raise
-            found = record.load(folder) if (folder / record.FILE).is_file() else record.RunRecord()
-            found.status, found.reason = "failed", " ".join(str(error).split()) or type(error).__name__
+            return self.fail(run, " ".join(str(error).split()) or type(error).__name__)
         if not self.main:
             return self._wait(run)
         if found.status == "done":
@@ -65,6 +64,13 @@ class Execution(RunInputs):
         # What is measured on the first model of a row besides its scores does not depend on training.
         left = found.status == "done" and run.rate is None and run.seed == 0 and settings.model.start is None
         self._keep(run, found, measured=not left)
+
+    def fail(self, run: PlannedRun, reason: str) -> None:
+        """Record that a run has failed."""
+        folder = self.places.run(run)
+        found = record.load(folder) if (folder / record.FILE).is_file() else record.RunRecord()
+        found.status, found.reason = "failed", reason
+        self._keep(run, found, measured=True)
 
     def _wait(self, run: PlannedRun) -> None:
         """The first process still scores; what comes next may hang on it. A collective would give up after a while."""

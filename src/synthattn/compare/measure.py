@@ -105,7 +105,7 @@ def training_memory(build: Callable[[], nn.Module], batch: Batch) -> int:
 def _peak(model: nn.Module, batch: Batch) -> tuple[int, torch.device]:
     device = _device(model)
     batch = _on(device, batch)
-    step = _training(model)
+    step = training_step(model)
     if device.type == "cuda":
         step(batch)  # moments are there from the second step on
         torch.cuda.reset_peak_memory_stats(device)
@@ -158,13 +158,13 @@ def _speeds(
     batches = [_on(_device(ours), batch) for batch in batches]
     # One kind after the other: what a model keeps while its parameters stay the same is then kept, as in real use.
     ratios = {
-        "training_speed": _ratios(_training(ours), _training(theirs), batches, rounds),
-        "inference_speed": _ratios(_inference(ours), _inference(theirs), batches, rounds),
+        "training_speed": _ratios(training_step(ours), training_step(theirs), batches, rounds),
+        "inference_speed": _ratios(inference_step(ours), inference_step(theirs), batches, rounds),
     }
     if _writes(ours):
         prompt, new_tokens = _cut_for(ours.config, new_tokens)
         prompts = [prompt(batch) for batch in batches]
-        writers = _generation(ours, new_tokens), _generation(theirs, new_tokens)
+        writers = generation_step(ours, new_tokens), generation_step(theirs, new_tokens)
         ratios["generation_speed"] = _ratios(*writers, prompts, (rounds + 1) // 2)
     return ratios
 
@@ -193,7 +193,8 @@ def _ratios(ours: Run, theirs: Run, batches: Sequence[Batch], rounds: int) -> li
     return ratios
 
 
-def _training(model: Any) -> Run:
+def training_step(model: Any) -> Run:
+    """Return a function that trains a model on a batch."""
     model.train()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     fused = all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)
@@ -208,7 +209,8 @@ def _training(model: Any) -> Run:
     return run
 
 
-def _inference(model: Any) -> Run:
+def inference_step(model: Any) -> Run:
+    """Return a function that runs a model on a batch without gradients."""
     model.eval()
     # Scoring a text needs no cache; encoders do not know the option.
     options = {"use_cache": False} if _writes(model) else {}
@@ -220,7 +222,8 @@ def _inference(model: Any) -> Run:
     return run
 
 
-def _generation(model: Any, new_tokens: int) -> Run:
+def generation_step(model: Any, new_tokens: int) -> Run:
+    """Return a function that writes new tokens after the texts of a batch."""
     model.eval()
 
     def run(batch: Batch) -> None:

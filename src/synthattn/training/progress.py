@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from transformers import TrainerCallback
@@ -20,6 +21,9 @@ class Display:
 
     def scored(self, done: int, total: int) -> None:
         """Show the progress of evaluation."""
+
+    def overall(self, part: float, left: str) -> None:
+        """Show the progress of several runs together: the finished part, from 0 to 1, and the time that is left."""
 
     def close(self) -> None:
         """End the display."""
@@ -43,6 +47,10 @@ class LogLines(Display):
     def scored(self, done: int, total: int) -> None:
         if self._due(done == total):
             self.note(f"scored {done:,}/{total:,}")
+
+    def overall(self, part: float, left: str) -> None:
+        if self._due(part >= 1):
+            self.note(f"{part:.0%} done, {left}")
 
     def _due(self, last: bool) -> bool:
         if not last and time.monotonic() - self.last < self.seconds:
@@ -72,6 +80,9 @@ class ProgressBar(Display):
     def scored(self, done: int, total: int) -> None:
         self.progress.update(self.task, completed=done, total=total, facts="scoring")
 
+    def overall(self, part: float, left: str) -> None:
+        self.progress.update(self.task, completed=round(100 * part), total=100, facts=left)
+
     def close(self) -> None:
         if self.own:
             self.progress.stop()
@@ -97,6 +108,17 @@ def display(name: str, quiet: bool) -> Display:
     if quiet:
         return Display()
     return ProgressBar(name) if sys.stderr.isatty() else LogLines(f"{name}: ")
+
+
+def displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]:
+    """Return a function that makes the display of a run from its label, and one that closes all of them."""
+    if quiet:
+        return lambda name: Display(), lambda: None
+    if not sys.stderr.isatty():
+        return lambda name: LogLines(f"{name}: "), lambda: None
+    progress = new_progress()
+    progress.start()
+    return lambda name: ProgressBar(name, progress), progress.stop
 
 
 class Reporter(TrainerCallback):

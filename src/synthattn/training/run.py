@@ -166,6 +166,7 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
         found = record.load(run)
         if found.status != "done":
             found.status, found.reason = "running", ""
+            _use_threads_of(found, run)
         if main and not (run / SETTINGS).is_file():  # the process was killed right after writing the record
             write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
         return found
@@ -186,6 +187,19 @@ def _begin(settings: Settings, run: Path, command: str, resume: bool, main: bool
     found.save(run)
     write_text(run / SETTINGS, yaml.safe_dump(as_dict(settings), sort_keys=False))
     return found
+
+
+def _use_threads_of(found: record.RunRecord, run: Path) -> None:
+    """Use as many threads as a run was begun with: sums of another number of threads differ in their last digits."""
+    threads = found.hardware.get("threads", "")
+    if not threads.isdigit() or int(threads) == torch.get_num_threads() or torch.cuda.is_available():
+        return
+    if "OMP_NUM_THREADS" in os.environ:
+        raise ValueError(
+            f"{run} was begun with {threads} threads, OMP_NUM_THREADS asks for {os.environ['OMP_NUM_THREADS']}; "
+            f"set OMP_NUM_THREADS={threads}"
+        )
+    torch.set_num_threads(int(threads))
 
 
 def _train(

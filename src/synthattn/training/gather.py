@@ -1,13 +1,10 @@
 """Collect settings from a file, from options and from ``--set``, in this order."""
 
-import shlex
-import sys
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from synthattn.messages import printable
 from synthattn.tasks import SUITES, find_task
 from synthattn.training.settings import Settings, from_dict, put, read_settings
 
@@ -21,6 +18,16 @@ DATA = {
     "span-corruption": "builtin:docs",
 }
 """Default data of each task."""
+
+DEMO = {
+    "model.preset": "demo",
+    "data.vocab_size": 2000,
+    "training.steps": 360,
+    "training.batch_tokens": 2048,
+    "training.warmup": 100,
+    "training.learning_rate": 3e-3,
+}
+"""Settings of a comparison of which neither data nor model is chosen: two cores finish it in minutes."""
 
 
 def gather(
@@ -66,11 +73,6 @@ def _one_end(found: dict[str, Any], options: Mapping[str, Any], overrides: list[
         for end in ends:
             if end not in said and isinstance(training, dict):  # other values are refused with all settings
                 training.pop(end, None)
-
-
-def command() -> str:
-    """Return the command line as typed, for records and pages."""
-    return printable(shlex.join(["synthattn", *sys.argv[1:]]))
 
 
 def new_folder(verb: str, task: str) -> Path:
