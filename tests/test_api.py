@@ -1,8 +1,10 @@
 """The verbs as Python functions."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import synthattn
 from synthattn.training.progress import Display
@@ -69,6 +71,34 @@ def test_scores_of_a_saved_run(result):
     assert {name: one["value"] for name, one in found.items()} == {
         name: score.value for name, score in row.scores.items()
     }
+
+
+def test_a_model_has_a_card(result):
+    _, head, text = (result.folder / "runs" / "random-0" / "model" / "README.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(head) == {
+        "license": "unknown",
+        "library_name": "synthattn",
+        "tags": ["synthattn", "synthesizer", "classification"],
+        "pipeline_tag": "text-classification",
+    }
+    (row,) = [row for row in result.results.variants if row.attention == "random"]
+    assert "# classification with `random` attention" in text
+    assert f"| accuracy | {row.scores['accuracy'].value:,.4g} | " in text
+    code = text.partition("```python\n")[2].partition("```")[0]
+    scope: dict[str, Any] = {}
+    exec(code.replace("path of this folder", str(result.folder / "runs" / "random-0" / "model")), scope)
+    assert type(scope["model"]) is type(result.load("random"))
+    assert len(scope["tokenizer"]) == len(result.tokenizer())
+
+
+def test_a_comparison_is_not_one_model(result):
+    choice = rf"is a comparison of several models; choose one: {result.folder}/runs/random-0, \S+/runs/vanilla-0$"
+    with pytest.raises(ValueError, match=choice):
+        list(synthattn.generate(result.folder, ["a text"]))
+    with pytest.raises(ValueError, match=choice):
+        synthattn.evaluate(result.folder)
+    with pytest.raises(ValueError, match=choice):
+        synthattn.train("classification", RECORDS, model__start=str(result.folder), output=result.folder / "next")
 
 
 def test_a_comparison_is_opened_again(result):

@@ -34,7 +34,7 @@ from synthattn.training.evaluation import Evaluation, load_rows, metrics_of
 from synthattn.training.floors import floors
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display
-from synthattn.training.run import Stopped, check_names, prepare_data
+from synthattn.training.run import COMPARISON, Stopped, check_names, prepare_data
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
 
 BASELINE = "vanilla"
@@ -44,7 +44,7 @@ CONTROL = "vanilla (control)"
 SAMPLES, SPEED_ROUNDS, FEW_DRAWS = 8, 7, 200
 WORTH_PROCESSES = 30.0
 """Seconds of training that are worth the start of several processes."""
-FILE = "compare.yaml"
+FILE = COMPARISON
 WAY_OUT = "compare anew, in another folder"
 
 

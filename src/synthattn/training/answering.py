@@ -13,7 +13,7 @@ from synthattn.data.batching import pad
 from synthattn.tasks import SUITES, Task, find_task
 from synthattn.training.evaluation import write
 from synthattn.training.model import check_answers, load, load_tokenizer_of, placed
-from synthattn.training.run import SETTINGS, final_model, saved_settings
+from synthattn.training.run import SETTINGS, final_model, refuse_comparison, saved_settings
 from synthattn.training.settings import EvaluationSettings, Settings
 
 FIRST_PART = 16
@@ -72,6 +72,7 @@ class Answerer:
 
 def find_model(what: Path) -> tuple[Path, Task | None]:
     """Return the folder of a model, and the task that it was trained for, if that is known."""
+    refuse_comparison(what)
     if not what.is_dir():
         raise ValueError(f"there is no folder {what}; give that of a run or of a model")
     run = what if (what / SETTINGS).is_file() else what.parent

@@ -17,13 +17,14 @@ from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArgumen
 
 from synthattn.data.batching import TokenBatches
 from synthattn.data.locks import LOCK, locked_folder
-from synthattn.messages import out_of_memory, printable
+from synthattn.messages import listed, out_of_memory, printable
 from synthattn.metrics.vectors import check_vectors
 from synthattn.saved_file import write_text
 from synthattn.tasks import find_tasks
 from synthattn.tasks.inputs import RunBatches
 from synthattn.training import checkpoints, record
 from synthattn.training.callbacks import RecordCallback, TensorBoardCallback, stop_on_signals
+from synthattn.training.card import write_card
 from synthattn.training.evaluation import evaluate
 from synthattn.training.model import build, configuration, load, load_for, name_classes, parameters, placed
 from synthattn.training.prepare import Prepared, check_same_data, prepare
@@ -31,7 +32,7 @@ from synthattn.training.progress import Display, Reporter
 from synthattn.training.settings import Settings, TrainingSettings, as_dict, from_dict, read_settings
 from synthattn.training.trainer import T5_SCHEDULE, SynthesizerTrainer
 
-SETTINGS, MODEL = "settings.yaml", "model"
+SETTINGS, MODEL, COMPARISON = "settings.yaml", "model", "compare.yaml"
 STEPS = 2000
 """Default number of steps."""
 
@@ -113,8 +114,19 @@ def _train_alone(
         raise
 
 
+def refuse_comparison(folder: Path) -> None:
+    """Raise a ValueError that lists the runs of a folder, if it is that of a comparison."""
+    if not (folder / COMPARISON).is_file():
+        return
+    runs = [str(one) for one in sorted((folder / "runs").glob("*")) if (one / SETTINGS).is_file()]
+    if not runs:
+        raise ValueError(f"{folder} is a comparison without trained models; go on with: synthattn compare --resume")
+    raise ValueError(f"{folder} is a comparison of several models; choose one: {listed(runs)}")
+
+
 def saved_settings(run: Path) -> Settings:
     """Load the settings that a run was started with."""
+    refuse_comparison(run)
     file = run / SETTINGS
     if not file.is_file():
         raise ValueError(f"{run} holds no {SETTINGS}, so it is not the folder of a run")
@@ -153,6 +165,7 @@ def _check_recorded(run: Path, settings: Settings) -> None:
 
 def final_model(run: Path) -> Path:
     """Return the folder of a run's model, or of its last complete checkpoint if the run is not done."""
+    refuse_comparison(run)
     if (run / MODEL / "config.json").is_file():
         return run / MODEL
     folder, _ = checkpoints.last_good(run)
@@ -241,6 +254,7 @@ def _train(
     found.evaluation = result.facts()
     found.times["evaluation_seconds"] = result.seconds
     found.times["finished"] = record.now()
+    write_card(run / MODEL, found)
     found.status = "done"
     found.save(run)
     _tidy(run)
@@ -255,6 +269,8 @@ def _tidy(run: Path) -> None:
 
 def prepare_data(settings: Settings) -> Prepared:
     """Prepare the data of a run for its model, and report errors now that would only show after training."""
+    if settings.model.start is not None:
+        refuse_comparison(Path(settings.model.start))
     tasks = find_tasks(settings.data.task)
     asked = settings.model.fields.get("max_position_embeddings")
     least = 3 if tasks[0].kind == "span-corruption" else 2  # a token, the end, and a sentinel for hidden tokens

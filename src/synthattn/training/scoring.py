@@ -23,7 +23,7 @@ from synthattn.training.gather import gather
 from synthattn.training.model import check_classes, check_kind, class_names, load, load_tokenizer_of, placed
 from synthattn.training.prepare import TaskData, open_for_evaluation
 from synthattn.training.progress import display
-from synthattn.training.run import SETTINGS, final_model, saved_settings
+from synthattn.training.run import SETTINGS, final_model, refuse_comparison, saved_settings
 from synthattn.training.settings import Settings, as_dict, from_dict, put
 
 
@@ -75,6 +75,7 @@ def _scores(
 
 def _settings(what: Path, options: Mapping[str, Any]) -> tuple[Settings, Path]:
     """Return the run's settings with the user's changes, and the folder of the model."""
+    refuse_comparison(what)
     if not what.is_dir():
         raise ValueError(f"there is no {what}; give the folder of a run or a model, or a file of predictions")
     run = _run(what)
