@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from synthattn.saved_file import read_dataclass
-from synthattn.training.checkpoints import write_text
+from synthattn.saved_file import read_dataclass, write_text
 
 SHAPES = {
     "layer": ((16, 512), (4, 2048)),

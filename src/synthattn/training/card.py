@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from synthattn.messages import printable
-from synthattn.training.checkpoints import write_text
+from synthattn.saved_file import write_text
 from synthattn.training.record import RunRecord
 
 FILE = "README.md"
@@ -47,10 +47,11 @@ def card(found: RunRecord) -> str:
     if kind in PIPELINES:
         head["pipeline_tag"] = PIPELINES[kind]
     source = Path(data["source"]).name if "/" in data["source"] else data["source"]
-    scores = [
-        f"| {_cell(name)} | {one['value']:,.4g} | {one['low']:,.4g} to {one['high']:,.4g} | {_cell(one['definition'])} |"
+    rows = [
+        (_cell(name), f"{one['value']:,.4g}", f"{one['low']:,.4g} to {one['high']:,.4g}", _cell(one["definition"]))
         for name, one in found.scores.items()
     ]
+    scores = [f"| {' | '.join(row)} |" for row in rows]
     splits = ", ".join(found.evaluation.get("splits", {}).values())
     return f"""---
 {yaml.safe_dump(head, sort_keys=False)}---

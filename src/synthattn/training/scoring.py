@@ -13,11 +13,11 @@ from transformers.utils import logging
 from synthattn.data.locks import locked_folder
 from synthattn.metrics.vectors import check_vectors, load_vectors
 from synthattn.models.modeling import SynthesizerPreTrainedModel
+from synthattn.saved_file import write_text
 from synthattn.tasks import find_tasks
 from synthattn.tasks.classification import Classification
 from synthattn.tasks.encoding import examples
 from synthattn.training import record
-from synthattn.saved_file import write_text
 from synthattn.training.evaluation import Scored, evaluate, merged, score, similarities
 from synthattn.training.gather import gather
 from synthattn.training.model import check_classes, check_kind, class_names, load, load_tokenizer_of, placed
