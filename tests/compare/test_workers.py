@@ -15,10 +15,13 @@ from test_compare import data, tiny  # noqa: F401 (a fixture)
 from synthattn.compare import workers
 from synthattn.compare.compare import Comparison, compare, load_comparison, open_tasks
 from synthattn.compare.records import load as load_record
+from synthattn.engine import thresholds
 from synthattn.training import checkpoints, record
 from synthattn.training.progress import Display
 
 pytestmark = pytest.mark.unchecked
+
+FUSED_KEYS = thresholds.FUSED_KEYS  # as other processes have it: tests lower it in this one
 
 
 def weights(folder: Path) -> dict[str, str]:
@@ -70,7 +73,8 @@ def worker_processes() -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
-def test_weights_and_scores_are_equal_with_two_processes_that_are_killed(data, tmp_path):  # noqa: F811
+def test_weights_and_scores_are_equal_with_two_processes_that_are_killed(data, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(thresholds, "FUSED_KEYS", FUSED_KEYS)
     settings = tiny(data / "classes", "classification", steps=160, evaluate_every=4, save_every=4)
     comparison = Comparison(settings, ("vanilla", "random"), threads=1)
     compare(comparison, tmp_path / "alone", jobs=1)
