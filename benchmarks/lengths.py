@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from synthattn.cli.memory import keep_memory
 from transformers import AutoTokenizer
 
-from synthattn.cli.memory import keep_memory
 from synthattn.models import SynthesizerForCausalLM
 from synthattn.render.charts import Line, Lines
 from synthattn.saved_file import write_text
