@@ -36,9 +36,9 @@ def registered() -> Callable[..., list[Tensor]]:
         wanted = [t is not None and t.requires_grad for t in tensors]
         problem = ctx.problem.with_tensors([None if t is None else t.detach() for t in tensors])
         found = iter(kernel.ATTEND_BACKWARD(grads[0].contiguous(), result, needed, *problem, wanted))
-        value, bias, weight, *features = (next(found) if want else None for want in wanted)
+        value, bias, weight, diagonals, *features = (next(found) if want else None for want in wanted)
         half = len(features) // 2
-        return value, bias, weight, features[:half], features[half:], *[None] * 7
+        return value, bias, weight, diagonals, features[:half], features[half:], *[None] * 7
 
     operator.register_autograd(differentiate, setup_context=keep)
     return operator
@@ -47,7 +47,7 @@ def registered() -> Callable[..., list[Tensor]]:
 def main() -> None:
     torch.set_num_threads(1)  # so that waiting for another thread is not measured
     query, key, value = (torch.randn(SHAPE, requires_grad=True) for _ in range(3))
-    problem = Problem(value, None, None, [query], [key], [1.0], None, SHAPE[2], False, 0.0, 0)
+    problem = Problem(value, None, None, None, [query], [key], [1.0], None, SHAPE[2], False, 0.0, 0)
     operator = registered()
     ways = {
         "autograd.Function": lambda: native.attention(problem),

@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from synthattn.cli.memory import keep_memory
 from transformers import AutoTokenizer
 
 from synthattn.models import SynthesizerForCausalLM
 from synthattn.render.charts import Line, Lines
 from synthattn.saved_file import write_text
 from synthattn.training.evaluation import evaluate
+from synthattn.training.memory import keep_memory
 from synthattn.training.prepare import open_for_evaluation
 from synthattn.training.progress import Display
 from synthattn.training.run import SETTINGS, final_model, train
