@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from synthattn.data.holdout import HeldOut
-from synthattn.data.open import open_source, parse_columns, with_columns
+from synthattn.data.open import open_source, parse_columns
 from synthattn.tasks import find_task
 from synthattn.tasks.report import Report, examine
 
@@ -53,9 +53,7 @@ SETS = [
 
 
 def look_at(folder: Path, task: str, columns: str) -> Report:
-    source = open_source(str(folder))
-    if columns:
-        source = with_columns(source, parse_columns(columns))
+    source = open_source(str(folder), parse_columns(columns))
     return examine(HeldOut(source), find_task(task), tokenizer="bytes", vocab_size=4000)
 
 

@@ -124,11 +124,70 @@ def test_an_unknown_task(run, parallel):
     assert "unknown task 'translate'; did you mean translation" in result.stderr
 
 
-def test_a_suite_is_no_task(run, parallel):
-    result = run(str(parallel), "--task", "glue")
-    assert result.returncode == 2
-    message = "glue is a suite, looked at task by task; choose from cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte"
-    assert result.stderr == f"synthattn: {message}\n"
+def test_a_suite_is_looked_at_task_by_task(run, tmp_path):
+    for task, text in (("CoLA", "sentence\tlabel\n"), ("RTE", "sentence1\tsentence2\tlabel\n")):
+        (tmp_path / "glue" / task).mkdir(parents=True)
+        fields = text.count("sentence")
+        rows = "".join("\t".join([sentence(n)] * fields + [str(n % 2)]) + "\n" for n in range(9))
+        for split in ("train", "dev"):
+            (tmp_path / "glue" / task / f"{split}.tsv").write_text(text + rows)
+    result = run(str(tmp_path / "glue"), "--task", "glue")
+    assert result.returncode == 0, result.stderr
+    lines = [line.replace("│", " ").split() for line in result.stdout.splitlines()]
+    assert [(line[0], line[1][:5], line[2]) for line in lines if line[:1] in (["cola"], ["rte"])] == [
+        ("cola", "train", "9"),
+        ("cola", "valid", "9"),
+        ("rte", "train", "9"),
+        ("rte", "valid", "9"),
+    ]
+    (tmp_path / "glue" / "RTE" / "train.tsv").write_text("sentence1\tsentence2\tlabel\n")
+    found = run(str(tmp_path / "glue"), "--task", "glue", "--json")
+    assert found.returncode == 1
+    report = json.loads(found.stdout)
+    assert report["cola"]["splits"][0]["examples"] == 9
+    assert report["rte"] == "no record of train can be used for rte, of 0: it has no records"
+
+
+def test_reasons_are_said_where_nothing_can_be_used(run, tmp_path):
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + " \tx\n \ty\n" * 5)
+    result = run(str(tmp_path), "--task", "classification")
+    reason = "train.tsv, line 2: text is empty; remove the example"
+    assert result.stderr == f"synthattn: no record of train can be used for classification, of 10: {reason}\n"
+    folder = tmp_path / "only"
+    folder.mkdir()
+    (folder / "test.txt").write_text(f"{sentence(1)}\n")
+    (folder / "dev.txt").write_text(f"{sentence(2)}\n")
+    result = run(str(folder), "--task", "language-modeling")
+    message = f"{folder} has no train split, only validation, test; name a file train.*"
+    assert " ".join(result.stdout.split()).startswith(message)
+
+
+def test_directions_and_guessed_columns_are_said(run, tmp_path):
+    rows = "".join(f"en {sentence(n)}\tde {sentence(n)}\n" for n in range(60))
+    (tmp_path / "train.tsv").write_text("en\tde\n" + rows)
+    report = json.loads(run(str(tmp_path), "--task", "translation", "--json").stdout)
+    said = f"{tmp_path}: en is translated to de; for the reverse, --direction de-en"
+    assert said in report["complaints"]
+    report = json.loads(run(str(tmp_path), "--task", "translation", "--direction", "de-en", "--json").stdout)
+    assert report["shown"][0][0].startswith("de ")
+    assert said not in report["complaints"]
+    result = run(str(tmp_path), "--task", "translation", "--direction", "german")
+    assert "--direction needs FROM-TO, such as de-en, got 'german'; " in result.stderr
+    reviews = "".join(f"{sentence(n)}\t{n % 2}\n" for n in range(60))
+    (tmp_path / "train.tsv").write_text("review\tclass\n" + reviews)
+    report = json.loads(run(str(tmp_path), "--task", "classification", "--json").stdout)
+    assert f"{tmp_path}: text is the column review, label is the column class" in report["complaints"]
+
+
+def test_bad_records_are_skipped_if_asked(run, tmp_path):
+    lines = ["text\tlabel", *(f"{sentence(n)}\t{n % 2}" for n in range(60)), "broken", " \t1", " \t0"]
+    (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "dev.tsv").write_text("\n".join(lines[:9]) + "\n")
+    assert "train.tsv, line 62: 1 field" in run(str(tmp_path), "--task", "classification").stderr
+    report = json.loads(run(str(tmp_path), "--task", "classification", "--skip-bad", "--json").stdout)
+    assert [split["examples"] for split in report["splits"]] == [60, 8]
+    assert any("train.tsv: 1 broken lines left out" in line for line in report["complaints"])
+    assert any("train: 2 records left out that cannot be used" in line for line in report["complaints"])
 
 
 @pytest.mark.parametrize(("choice", "counted"), [("truncate", "truncated"), ("drop", "dropped")])

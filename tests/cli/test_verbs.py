@@ -298,6 +298,35 @@ def test_generate_translations(place, tmp_path):
     assert call("generate", "run-pairs") == Said(0, "", "")
 
 
+@pytest.mark.parametrize("run", ["run-pairs", "run-texts", "run-classes"])
+def test_generate_leaves_an_empty_line_empty(place, run):
+    options = ["generate", run, "--max-new-tokens", "4"]
+    said = call(*options, stdin="\nthe dog\n  \nold house\n").out.split("\n")
+    assert said[::2] == ["", "", ""]
+    assert said[1::2] == call(*options, stdin="the dog\nold house\n").out.splitlines()
+    assert call(*options, stdin="\n\n") == Said(0, "\n\n", "")
+
+
+def test_bad_examples_are_skipped_and_a_direction_is_taken(place, tmp_path):
+    """The record says what was left out; without the option, the first error says how many there are."""
+    data = Path(shutil.copytree("pairs", tmp_path / "data"))
+    for language in ("en", "de"):
+        lines = (data / f"train.{language}").read_text().splitlines()
+        (data / f"train.{language}").write_text("\n".join([*lines[:-2], "", ""]) + "\n")
+    options = ["train", "--task", "translation", "--data", data, "--steps", "1", *TINY, "--direction", "de-en"]
+    said = call(*options, "--output", tmp_path / "first")
+    problem = "train.de and train.en, line 39: source is empty; remove the example"
+    assert said == Said(2, "", f"synthattn: {problem} (2 such records in train; --skip-bad leaves them out)\n")
+    assert call(*options, "--skip-bad", "--output", tmp_path / "run").code == 0
+    found = record.load(tmp_path / "run")
+    assert f"train: 2 records left out that cannot be used, the first: {problem}" in found.notes
+    assert found.settings["data"]["columns"] == "source=de,target=en"
+    assert found.data["train"][0]["examples"] == 38
+    first = json.loads((tmp_path / "run" / "predictions.jsonl").read_text().splitlines()[0])
+    assert first["source"] == (data / "test.de").read_text().splitlines()[0]
+    assert call("evaluate", tmp_path / "run", "--quiet").code == 0
+
+
 def test_generate_what_the_run_predicted(place):
     """With the same decoding, texts of the test split get the answers that were scored."""
     predictions = [json.loads(line) for line in (place / "run-pairs/predictions.jsonl").read_text().splitlines()]

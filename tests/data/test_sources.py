@@ -1,7 +1,10 @@
 """Sources: every format and folder layout in use, as tiny files, and the text of every error."""
 
+import bz2
 import gzip
 import json
+import lzma
+import re
 import sys
 import types
 from collections.abc import Mapping
@@ -14,16 +17,17 @@ from synthattn.data import files
 from synthattn.data.folder import FolderSource, arrange
 from synthattn.data.holdout import HeldOut, content_hash
 from synthattn.data.hub import HubName, HubSource, parse_hub_name
-from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
+from synthattn.data.open import RenamedColumns, open_source, parse_columns, used_columns
 from synthattn.data.source import FirstRecords, Record, Source
+
+COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
 def make(folder: Path, contents: Mapping[str, str | bytes]) -> Path:
     for name, content in contents.items():
-        raw = content.encode() if isinstance(content, str) else content
-        (folder / name).write_bytes(
-            gzip.compress(raw, mtime=0) if name.endswith(".gz") and isinstance(content, str) else raw
-        )
+        compressed = COMPRESS.get(Path(name).suffix, bytes)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(compressed(content.encode()) if isinstance(content, str) else content)
     return folder
 
 
@@ -44,9 +48,9 @@ def error(path: Path) -> str:
 
 
 def error_of(folder: Path, name: str, content: str | bytes) -> str:
-    """The error about one file; what comes before its colon is file and line."""
+    """The error about one file; what comes before its colon is file and line. The number of such lines is cut off."""
     make(folder, {name: content})
-    return error(folder / name)
+    return re.sub(r" \(1 broken line in this file; --skip-bad leaves it out\)$", "", error(folder / name))
 
 
 # Formats
@@ -216,7 +220,7 @@ def test_byte_order_mark_and_carriage_returns_are_tolerated(tmp_path: Path, name
         (
             "a.csv",
             '1,"a"\n2,"b",c\n',
-            "a.csv, line 2: 3 fields, but the first row has 2; look for missing or extra commas and quotes",
+            "a.csv, line 2: 3 fields, but the first row has 2; look for missing or extra separators and quotes",
         ),
         ("a.csv", '1,a\n2,"b\n3,c\n', "a.csv, line 2: a quote is opened and not closed; close it"),
         (
@@ -228,7 +232,7 @@ def test_byte_order_mark_and_carriage_returns_are_tolerated(tmp_path: Path, name
             (
                 "a.csv",
                 f"{first}\n1,b\n",
-                f"a.csv, line 1: with {cell!r} this could be a header or a row; "
+                f"a.csv, line 1: with {cell!r} this could be a header or a row; name its columns with --columns, or "
                 "write a first row of distinct names such as label,text",
             )
             for first, cell in ((",text", ""), ("Class Index,Title", "Class Index"), ("label,label", "label"))
@@ -275,6 +279,130 @@ def test_records_are_bounded_so_that_memory_is(tmp_path: Path, monkeypatch: pyte
 
 def test_a_strange_file_name_stays_on_one_line(tmp_path: Path):
     assert error_of(tmp_path, "a\n\u2028b.txt", b"\0").startswith("a\\n\\u2028b.txt, line 1: ")
+
+
+@pytest.mark.parametrize("ending", ["bz2", "xz"])
+def test_other_compressions(tmp_path: Path, ending: str):
+    make(tmp_path, {f"train.en.{ending}": "a\nb\n", "train.de": "A\nB\n", f"test.tsv.{ending}": "x\ty\n1\t2\n"})
+    assert read_all(open_source(str(tmp_path))) == {
+        "train": [{"de": "A", "en": "a"}, {"de": "B", "en": "b"}],
+        "test": [{"x": "1", "y": "2"}],
+    }
+    program = {"bz2": "bzip2", "xz": "xz"}[ending]
+    for content in (b"a\n", COMPRESS[f".{ending}"](b"a\n" * 99)[:-9]):
+        assert error_of(tmp_path, f"a.txt.{ending}", content).startswith(f"a.txt.{ending}: the {program} file is brok")
+
+
+def test_a_header_that_the_user_named_is_a_header(tmp_path: Path):
+    make(tmp_path, {"train.csv": 'Class Index,Title\n3,"a, b"\n', "test.csv": '4,"Class Index"\n'})
+    columns = parse_columns("label=Class Index,text=Title")
+    source = open_source(str(tmp_path / "train.csv"), columns)
+    assert fields(source) == [{"Class Index": "3", "Title": "a, b", "label": "3", "text": "a, b"}]
+    numbers = open_source(str(tmp_path / "test.csv"), parse_columns("label=0,text=1+4?"))
+    assert fields(numbers) == [{"0": "4", "1": "Class Index", "label": "4", "text": "Class Index"}], "4 is no name"
+
+
+def test_semicolons_between_columns(tmp_path: Path):
+    make(tmp_path, {"train.csv": 'label;text\n1;"a; ""b"""\n2;c, d\n'})
+    source = open_source(str(tmp_path))
+    assert fields(source) == [{"label": "1", "text": 'a; "b"'}, {"label": "2", "text": "c, d"}]
+    assert source.notes == ("train.csv: read with semicolons between its columns",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kept", "first"),
+    [
+        ("train.txt", b"a\n\xfc\nb\n\0\n", ["a", "b"], "line 2: byte 0xfc"),
+        ("train.tsv", "text\tn\na\t1\nx\n\nb\t2\n", ["a", "b"], "line 3: 1 field"),
+        ("train.csv", 'text,n\na,1\nx"y"z,2\nx,2,3\nb,4\n', ["a", "b"], "line 3: a stray quote"),
+        ("train.jsonl", '{"text": "a"}\n{\n[]\n{"text": "b"}\n', ["a", "b"], "line 2: not JSON"),
+        ("train.json", '[{"text": "a"}, 1, {"text": "b"}, 2]', ["a", "b"], "item 2 is a number"),
+    ],
+)
+def test_broken_lines_are_counted_and_left_out_if_asked(
+    tmp_path: Path, name: str, content: str | bytes, kept: list[str], first: str
+):
+    make(tmp_path, {name: content})
+    text = error(tmp_path)
+    assert first in text
+    assert text.endswith(" (2 broken lines in this file; --skip-bad leaves them out)")
+    source = open_source(str(tmp_path), skip_bad=True)
+    assert [row["text"] for row in fields(source)] == kept
+    note = source.notes[-1]
+    assert note.startswith(f"{name}: 2 broken lines left out, the first: {name}")
+    assert first in note
+
+
+def test_what_is_no_line_is_never_left_out(tmp_path: Path):
+    make(tmp_path, {"train.txt": "a text\n".encode("utf-16"), "test.en": "a\n", "test.de": "b\nc\n"})
+    for split, message in (("train", "this is UTF-16"), ("test", "parallel files differ in their numbers of lines")):
+        with pytest.raises(ValueError, match=message):
+            fields(open_source(str(tmp_path), skip_bad=True), split)
+
+
+# Tables and folders that other programs write
+
+
+ROWS = [{"text": "eins", "label": 0}, {"text": "zwei", "label": 1}]
+
+
+def write_table(path: Path, rows: list[dict[str, Any]], form: str) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.Table.from_pylist(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if form == "parquet":
+        parquet.write_table(table, path)
+        return
+    with {"file": pyarrow.ipc.new_file, "stream": pyarrow.ipc.new_stream}[form](str(path), table.schema) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize("form", ["parquet", "file", "stream"])
+def test_tables(tmp_path: Path, form: str):
+    path = tmp_path / f"train.{'parquet' if form == 'parquet' else 'arrow'}"
+    write_table(path, ROWS, form)
+    source = open_source(str(tmp_path))
+    assert [(record.fields, record.where) for record in source.read("train")] == [
+        (row, f"{path.name}, row {n}") for n, row in enumerate(ROWS, 1)
+    ]
+    path.write_bytes(path.read_bytes()[:40])
+    text = error(path)
+    assert text.startswith(f"{path.name}: cannot be read as {path.suffix[1:]}: ")
+    assert text.endswith("; fetch or write it again")
+
+
+def test_tables_need_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    make(tmp_path, {"train.parquet": b"PAR1"})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert error(tmp_path) == "train.parquet needs the package pyarrow: pip install 'synthattn[hub]'"
+
+
+def test_folders_that_datasets_has_saved(tmp_path: Path):
+    """They hold streams of Arrow in shards, and descriptions as JSON."""
+    for folder in ("several/train", "one"):
+        for n, row in enumerate(ROWS):
+            write_table(tmp_path / folder / f"data-{n:05}-of-00002.arrow", [row], "stream")
+        make(tmp_path / folder, {"dataset_info.json": "{}", "state.json": '{"_split": null}', "cache-1.arrow": b"x"})
+    pairs = [{"translation": {"de": "ja", "en": "yes"}}]
+    write_table(tmp_path / "several" / "test" / "data-00000-of-00001.arrow", pairs, "stream")
+    make(tmp_path / "several", {"dataset_dict.json": '{"splits": ["train", "test"]}'})
+    assert read_all(open_source(str(tmp_path / "several"))) == {"train": ROWS, "test": [{"de": "ja", "en": "yes"}]}
+    assert read_all(open_source(str(tmp_path / "one"))) == {"train": ROWS}
+
+
+def test_folders_with_the_names_of_splits(tmp_path: Path):
+    make(tmp_path, {"train/b.txt": "2\n", "train/a.txt.gz": "1\n", "dev/only.txt": "3\n", "more/x.txt": "4\n"})
+    make(tmp_path, {"test/corpus.en": "5\n", "test/corpus.de": "6\n"})
+    source = open_source(str(tmp_path))
+    assert read_all(source) == {
+        "train": [{"text": "1"}, {"text": "2"}],
+        "validation": [{"text": "3"}],
+        "test": [{"de": "6", "en": "5"}],
+    }
+    assert [record.where for record in source.read("train")] == ["train/a.txt.gz, line 1", "train/b.txt, line 1"]
+    assert source.notes == ("more: left out, no data", "train: 2 files, read in the order of their names")
+    make(tmp_path, {"train/c.tsv": "a\n1\n"})
+    assert error(tmp_path) == "train: files of several kinds, .tsv, .txt; leave one kind in the folder"
 
 
 # Folders
@@ -342,7 +470,7 @@ def test_what_is_no_data_is_left_out_and_said(tmp_path: Path):
     unknown = ["spm.model", "spm.vocab", "train.py"]
     assert source.notes == (
         *(f"{name}: left out, no data" for name in no_data),
-        *(f"{name}: left out, not one of .txt, .tsv, .csv, .jsonl, .json" for name in unknown),
+        *(f"{name}: left out, not one of .txt, .tsv, .csv, .jsonl, .json, .parquet, .arrow" for name in unknown),
     )
 
 
@@ -465,27 +593,32 @@ def test_built_in_data_are_opened_under_the_name_that_was_written(tmp_path: Path
 def test_columns_are_renamed_and_joined(tmp_path: Path):
     make(tmp_path, {"train.csv": '3,"a b",c\n', "test.jsonl": '{"a+b": 1, "c": [2], "d": "e"}\n'})
     source = open_source(str(tmp_path / "train.csv"))
-    chosen = with_columns(source, parse_columns("label=0, text=1+2"))
+    chosen = RenamedColumns(source, parse_columns("label=0, text=1+2"))
     assert list(chosen.read("train")) == [
         Record({"0": "3", "1": "a b", "2": "c", "label": "3", "text": "a b c"}, "train.csv, line 1")
     ]
     assert (chosen.name, chosen.splits, chosen.notes) == (source.name, source.splits, source.notes)
     assert chosen.fingerprint() != source.fingerprint()
-    assert with_columns(source, {}) is source
-    other = with_columns(open_source(str(tmp_path / "test.jsonl")), {"x": "a+b", "y": "c"})
+    other = RenamedColumns(open_source(str(tmp_path / "test.jsonl")), {"x": "a+b", "y": "c"})
     assert fields(other) == [{"a+b": 1, "c": [2], "d": "e", "x": 1, "y": [2]}]
 
 
 def test_a_column_may_be_missing_where_that_is_said(tmp_path: Path):
     make(tmp_path, {"train.csv": "3,a b\n", "test.csv": "4,c,d\n"})
-    chosen = with_columns(open_source(str(tmp_path)), parse_columns("label=0,text=1+2?"))
+    chosen = RenamedColumns(open_source(str(tmp_path)), parse_columns("label=0,text=1+2?"))
     assert [row["text"] for split in ("train", "test") for row in fields(chosen, split)] == ["a b", "c d"]
 
 
 def test_a_column_with_a_question_mark_in_its_name_is_that_column(tmp_path: Path):
     make(tmp_path, {"train.jsonl": '{"true?": 1, "true": 0, "x": "a"}\n{"true": 0, "x": "b"}\n'})
-    chosen = with_columns(open_source(str(tmp_path)), parse_columns("label=true?,text=x+true?"))
+    chosen = RenamedColumns(open_source(str(tmp_path)), parse_columns("label=true?,text=x+true?"))
     assert [(row["label"], row["text"]) for row in fields(chosen)] == [(1, "a 1"), (0, "b 0")]
+
+
+def test_several_columns_are_a_list(tmp_path: Path):
+    make(tmp_path, {"train.csv": "en,one,two\na,b,c\n"})
+    (row,) = fields(open_source(str(tmp_path), parse_columns("source=en,target=one|two+en")))
+    assert (row["source"], row["target"]) == ("a", ["b", "c a"])
 
 
 @pytest.mark.parametrize(
@@ -500,14 +633,14 @@ def test_a_column_with_a_question_mark_in_its_name_is_that_column(tmp_path: Path
 def test_missing_columns(tmp_path: Path, columns: str, text: str):
     make(tmp_path, {"a.csv": "1,2\n"})
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        fields(with_columns(open_source(str(tmp_path / "a.csv")), parse_columns(columns)))
+        fields(RenamedColumns(open_source(str(tmp_path / "a.csv")), parse_columns(columns)))
     assert str(caught.value) == text
 
 
 def test_lists_cannot_be_joined(tmp_path: Path):
     make(tmp_path, {"a.jsonl": '{"a": ["x"], "b": "y"}\n'})
     with pytest.raises(ValueError, match=r"^a.jsonl, line 1: text=a\+b joins texts, got list; name one column$"):
-        fields(with_columns(open_source(str(tmp_path / "a.jsonl")), {"text": "a+b"}))
+        fields(RenamedColumns(open_source(str(tmp_path / "a.jsonl")), {"text": "a+b"}))
 
 
 def test_parse_columns():
@@ -581,7 +714,7 @@ def test_the_beginning_of_a_joined_split_is_like_the_whole(two: tuple[Path, Path
 def test_joined_sources_may_be_of_any_kind(two: tuple[Path, Path], hub: "FakeHub"):
     one, _ = two
     source = open_source(f"{one}/dev.txt +  builtin:dialogue?size=3 + hub:imdb")
-    texts = fields(with_columns(source, parse_columns("said=text?+reply?+de?")))
+    texts = fields(RenamedColumns(source, parse_columns("said=text?+reply?+de?")))
     assert [text["said"] for text in texts][::4] == ["c", "A"]
     assert [r.where for r in source.read("train")][4] == "hub:imdb, train, record 1"
 
@@ -618,8 +751,8 @@ def test_errors_of_joined_sources(two: tuple[Path, Path]):
         ),
         (
             f"{one}/test.txt + {one}/bad.txt",
-            f"{one}/bad.txt: bad.txt, line 2: byte 0xfc at position 1 is not UTF-8; "
-            "convert the file: iconv -f LATIN1 -t UTF-8, if that is what it is",
+            f"{one}/bad.txt: bad.txt, line 2: byte 0xfc at position 1 is not UTF-8; convert the file: iconv -f LATIN1 "
+            "-t UTF-8, if that is what it is (1 broken line in this file; --skip-bad leaves it out)",
         ),
     ):
         with pytest.raises(ValueError) as caught:  # noqa: PT011
@@ -668,7 +801,7 @@ def test_where_all_columns_are_used_the_cut_stays_as_it_was(tmp_path: Path):
     plain = open_source(str(make(tmp_path, {"train.csv": rows})))
     for text in ("label=0,text=1+2", "label=0, text = 1 + 2?", "label=0,text=1+2,other=3?+0"):
         columns = parse_columns(text)
-        source = with_columns(plain, columns)
+        source = RenamedColumns(plain, columns)
         whole, held = HeldOut(source), HeldOut(source, columns=used_columns({"text": (), "label": ("class",)}, columns))
         assert read_all(held) == read_all(whole)
         assert held.fingerprint() == whole.fingerprint()

@@ -311,6 +311,28 @@ def test_record_is_trained_on_every_answer_and_asked_once(tmp_path: Path, monkey
     assert {split.name: split.examples for split in report.splits} == {"train": 2, "validation": 1}
 
 
+@pytest.mark.parametrize(
+    ("name", "fields", "references"),
+    [
+        ("translation", {"en": "a", "de": ["b  c", "d"]}, ("b c", "d")),
+        ("summarization", {"document": "a", "summary": ["b\nc", "d"]}, ("b\nc", "d")),
+        ("dialogue", {"history": ["a"], "reply": ["b", "d"]}, ("b", "d")),
+    ],
+)
+def test_several_references_are_all_learned_and_asked_once(name, fields, references):
+    task = find_task(name)
+    found = list(task.examples(record(fields)))
+    assert [example.target for example in found] == [" ".join(text.split()) for text in references]
+    assert [example.evaluated for example in found] == [True, False]
+    assert found[0].reference == references
+    assert len({example.source for example in found}) == 1
+    for metric in task.metrics():
+        if metric.name in ("bleu-1", "rouge1", "chrf"):
+            assert metric([found[1].target] * 3, [found[0].reference] * 3).value == pytest.approx(100)
+    with pytest.raises(ValueError, match=f"{list(fields)[1]} is empty; remove the example"):
+        list(task.examples(record(fields | {list(fields)[1]: ["b", " "]})))
+
+
 def test_wsc_is_not_trained_on_what_has_no_right_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     fields = GOLDEN["wsc"][0]
@@ -388,7 +410,7 @@ def test_classes_are_those_of_the_training_split():
         (
             "translation",
             {"fr": "a", "de": "b"},
-            "which of fr, de is to be translated? Name them: source=COLUMN",
+            "which of fr, de is to be translated? Name them: source=COLUMN,target=COLUMN, or say --direction fr-de",
         ),
         ("multirc", {"passage": {"text": "x"}}, "not in the form of multirc: KeyError"),
         ("record", {"passage": {"text": "x"}}, "not in the form of record: KeyError"),

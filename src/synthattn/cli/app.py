@@ -25,6 +25,8 @@ app = typer.Typer(
 Task = Annotated[str | None, typer.Option(help="The task: translation, language-modeling, classification, glue, ...")]
 Data = Annotated[str | None, typer.Option(help="A folder, a file, hub:NAME or builtin:NAME; built-in data by default.")]
 Columns = Annotated[str | None, typer.Option(help="Columns of the data for fields of the task: label=0,text=1+2.")]
+Direction = Annotated[str | None, typer.Option(help="Direction of a translation, such as de-en; by default from en.")]
+SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Leave out what is broken or empty, and count it.")]
 Preset = Annotated[str | None, typer.Option(help="Sizes of the model: demo, cpu, transformer_base, t5_small, ...")]
 Steps = Annotated[int | None, typer.Option(help="Train for this many steps; 2000 by default.")]
 Tokens = Annotated[int | None, typer.Option(help="Train on this many tokens.")]
@@ -52,6 +54,8 @@ SETTINGS = {
     "task": "data.task",
     "data": "data.source",
     "columns": "data.columns",
+    "direction": "data.direction",
+    "skip_bad": "data.skip_bad",
     "vocab_size": "data.vocab_size",
     "preset": "model.preset",
     "start": "model.start",
@@ -114,6 +118,8 @@ def compare(
     vocab_size: VocabSize = None,
     max_length: MaxLength = None,
     columns: Columns = None,
+    direction: Direction = None,
+    skip_bad: SkipBad = None,
     beams: Beams = None,
     split: Split = None,
     limit: Limit = None,
@@ -157,6 +163,8 @@ def train(
     vocab_size: VocabSize = None,
     max_length: MaxLength = None,
     columns: Columns = None,
+    direction: Direction = None,
+    skip_bad: SkipBad = None,
     beams: Beams = None,
     split: Split = None,
     limit: Limit = None,
@@ -344,21 +352,23 @@ def data(
     source: Annotated[
         str, typer.Argument(help="A folder, a file, hub:NAME or builtin:NAME.", metavar="SOURCE", show_default=False)
     ],
-    task: Annotated[str, typer.Option(help="The task, such as translation or language-modeling.")],
-    columns: Annotated[
-        str | None, typer.Option(help="Columns of the source for fields of the task, such as label=0,text=1+2.")
-    ] = None,
+    task: Annotated[str, typer.Option(help="The task, such as translation or language-modeling, or a suite.")],
+    columns: Annotated[str, typer.Option(help="Columns for fields of the task, such as label=0,text=1+2.")] = "",
+    direction: Direction = None,
+    skip_bad: SkipBad = None,
     tokenizer: Annotated[str, typer.Option(help="Kind of tokenizer: unigram, bytes or words.")] = "unigram",
     vocab_size: Annotated[int, typer.Option(help="Tokens in the vocabulary.")] = 8000,
     max_length: Annotated[int, typer.Option(help="Maximum tokens of a text.")] = 512,
     over_long: Annotated[str, typer.Option(help="Treatment of longer texts: truncate or drop.")] = "truncate",
     batch_tokens: Annotated[int, typer.Option(help="Maximum tokens in a batch, for the share of padding.")] = 4096,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a source for a task: splits, lengths, examples as a model will read them, and problems."""
     from synthattn.cli import data as verb
 
-    verb.run(source, task, columns, tokenizer, vocab_size, max_length, over_long, batch_tokens, as_json)
+    chosen: Any = {"tokenizer": tokenizer, "over_long": over_long, "skip_bad": bool(skip_bad)}
+    settings = verb.DataSettings(source, task, columns, vocab_size=vocab_size, **chosen)
+    raise typer.Exit(verb.run(settings, direction, max_length, batch_tokens, as_json))
 
 
 def main() -> None:

@@ -1,13 +1,24 @@
 """Read a folder of files, or one file, as a source: find its splits, its shards and its parallel files."""
 
+import contextlib
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise, takewhile, zip_longest
 from pathlib import Path
 
-from synthattn.data.files import broken, format_of, raw_lines, read_lines, read_records
+from synthattn.data.files import (
+    COMPRESSED,
+    FORMATS,
+    Reading,
+    broken,
+    format_of,
+    raw_lines,
+    read_lines,
+    read_records,
+    uncompressed,
+)
 from synthattn.data.source import Record, check_split
 from synthattn.messages import printable
 from synthattn.regular_file import open_regular
@@ -24,11 +35,15 @@ _NUMBERED = re.compile(rf"({'|'.join(sorted(_ROLE_OF, key=len, reverse=True))})\
 _SHARD = re.compile(r"(.+)[-_.](\d{1,9})-of-(\d{1,9})")
 _SIDE = re.compile(r"[A-Za-z][\w-]{0,19}")
 _LANGUAGE = re.compile(r"(?!py|sh|md|gz)[a-z]{2}")
-_ABOUT = re.compile(r"[._]|(?:readme|licen[cs]e|copying|manifest|notice|citation|changelog|authors|about)(?![a-z])")
+_ABOUT = re.compile(
+    r"[._]|cache-|(?:readme|licen[cs]e|copying|manifest|notice|citation|changelog|authors|about)(?![a-z])"
+)
 _LISTS = re.compile(
     r"classes|class_names|labels|label_(?:list|names|map)|vocab(?:ulary)?|merges|dataset_infos?|dataset_dict|config|"
-    r"tokenizer(?:_config)?|special_tokens_map"
+    r"tokenizer(?:_config)?|special_tokens_map|state"
 )
+
+NO_DATA = "left out, no data"
 
 # Files are large, and several caches need their digests; the key is path, size and modification time.
 _digests: dict[tuple[str, int, int], str] = {}
@@ -51,26 +66,42 @@ class FileGroup:
         return " ".join(self.paths) if len(self.paths) > 1 else format_of(first.name)
 
 
+class BrokenLines:
+    """The number of broken lines of a file, and the error about the first."""
+
+    def __init__(self) -> None:
+        self.count, self.first = 0, ""
+
+    def add(self, error: ValueError) -> None:
+        self.count, self.first = self.count + 1, self.first or str(error)
+
+
 class FolderSource:
     """Splits from the files of a folder; a file by itself is the split ``train``.
 
-    Formats are ``.txt``, ``.tsv``, ``.csv``, ``.jsonl`` and ``.json``, each also with ``.gz``. Files such as
-    ``train.en`` and ``train.de`` are sides of parallel text and become the fields ``de`` and ``en``. Files such as
-    ``train-00000-of-00004.jsonl`` are read one after the other. Files that are not data are left out and noted.
+    ``FORMATS`` lists the formats; those of text may be compressed. Files such as ``train.en`` and ``train.de`` are
+    sides of parallel text and become the fields ``de`` and ``en``. Files such as ``train-00000-of-00004.jsonl`` are
+    read one after the other, and so are the files of a folder ``train`` in a folder without other data. A folder that
+    the package ``datasets`` has saved is one of these. Files that are not data are left out and noted.
 
     Args:
         path: the folder or the file.
         name: the text that the user wrote; the path by default.
+        columns: columns that the user named; a first row of CSV that has one of them is a header.
+        skip_bad: leave broken lines out, and note their number.
     """
 
-    def __init__(self, path: str | Path, name: str | None = None) -> None:
+    def __init__(
+        self, path: str | Path, name: str | None = None, columns: Collection[str] = (), skip_bad: bool = False
+    ) -> None:
         self.path = Path(path)
+        self.columns, self.skip_bad = columns, skip_bad
         self._name = str(path) if name is None else name
         self._notes: dict[str, None] = {}
         try:
             if self.path.is_dir():
                 self.folder = self.path
-                self._parts = self._arranged(self._found())
+                self._parts = self._arranged(self._found(self.path) or self._inside())
             else:
                 self.folder = self.path.parent
                 self._parts = {"train": (FileGroup({"": self.path}),)}
@@ -116,8 +147,26 @@ class FolderSource:
             if len(part.paths) > 1:
                 yield from self._read_parallel(part)
             else:
-                path = part.paths[""]
-                yield from read_records(path, self._called(path), self._note)
+                yield from self._read_file(part.paths[""])
+
+    def _read_file(self, path: Path) -> Iterator[Record]:
+        name = self._called(path)
+        found = BrokenLines()
+
+        def broken_line(error: ValueError) -> None:
+            found.add(error)
+            if self.skip_bad:
+                return
+            every = BrokenLines()
+            with contextlib.suppress(ValueError):  # what cannot be left out ends the count
+                for _ in read_records(path, Reading(name, lambda note: None, self.columns, every.add)):
+                    pass
+            lines, them = ("1 broken line", "it") if every.count < 2 else (f"{every.count:,} broken lines", "them")
+            raise ValueError(f"{error} ({lines} in this file; --skip-bad leaves {them} out)")
+
+        yield from read_records(path, Reading(name, self._note, self.columns, broken_line))
+        if found.count:
+            self._note(f"{name}: {found.count:,} broken lines left out, the first: {found.first}")
 
     def _read_parallel(self, part: FileGroup) -> Iterator[Record]:
         names = [self._called(path) for path in part.paths.values()]
@@ -147,13 +196,13 @@ class FolderSource:
     def _note(self, text: str) -> None:
         self._notes[text] = None
 
-    def _found(self) -> dict[str, tuple[FileGroup, ...]]:
+    def _found(self, folder: Path) -> dict[str, tuple[FileGroup, ...]]:
         """Return the files of each split by the stem of their names; the splits are not named yet."""
         data: list[Path] = []
-        for path in sorted(self.folder.iterdir()):
+        for path in sorted(folder.iterdir()):
             stem = _stem(path.name).lower()
             if path.is_dir() or _ABOUT.match(path.name.lower()) or _LISTS.fullmatch(stem):
-                self._note(f"{printable(path.name)}: left out, no data")
+                self._note(f"{self._called(path)}: {NO_DATA}")
             else:
                 data.append(path)
         parallel = self._parallel(data)
@@ -167,9 +216,26 @@ class FolderSource:
                 found.setdefault(stem, []).append(FileGroup({"": path}, shard, shards))
             elif path not in used:
                 self._lone(path, parallel)
+        return {stem: self._in_order(stem, parts) for stem, parts in found.items()}
+
+    def _inside(self) -> dict[str, tuple[FileGroup, ...]]:
+        """Return the files in folders with the names of splits, such as ``train``."""
+        found: dict[str, tuple[FileGroup, ...]] = {}
+        for folder in sorted(path for path in self.folder.iterdir() if path.is_dir() and _role(path.name)):
+            parts = tuple(part for _, several in sorted(self._found(folder).items()) for part in several)
+            if not parts:
+                continue
+            name = printable(folder.name)
+            if len({part.kind for part in parts}) > 1:
+                kinds = ", ".join(sorted({part.kind for part in parts}))
+                raise broken(name, None, f"files of several kinds, {kinds}; leave one kind in the folder")
+            if len(parts) > 1:
+                self._note(f"{name}: {len(parts)} files, read in the order of their names")
+            self._notes.pop(f"{name}: {NO_DATA}", None)
+            found[folder.name] = parts
         if not found:
             raise broken(printable(self.name), None, f"no data in this folder; {self._way_out()}")
-        return {stem: self._in_order(stem, parts) for stem, parts in found.items()}
+        return found
 
     def _parallel(self, data: Iterable[Path]) -> list[tuple[str, FileGroup]]:
         """Find files whose names differ only in their last ending, such as ``train.en`` and ``train.de.gz``."""
@@ -196,7 +262,7 @@ class FolderSource:
             if side in part.paths and _role(_stem(path.name)):
                 others = " and ".join(f".{other}" for other in part.paths if other != side)
                 raise broken(printable(path.name), None, f"there is no such file with {others}; add or remove one")
-        self._note(f"{printable(path.name)}: left out, not one of .txt, .tsv, .csv, .jsonl, .json")
+        self._note(f"{self._called(path)}: left out, not one of {', '.join(FORMATS)}")
 
     def _in_order(self, stem: str, parts: list[FileGroup]) -> tuple[FileGroup, ...]:
         parts = sorted(parts, key=lambda part: part.shard)
@@ -217,7 +283,7 @@ class FolderSource:
         inner = sorted(printable(path.name) for path in self.folder.iterdir() if path.is_dir() and path.name[0] != ".")
         if inner:
             return f"give one of its folders: {', '.join(inner[:12])}"
-        return "files are .txt, .tsv, .csv, .jsonl, .json, each also with .gz, or sides such as train.en and train.de"
+        return f"files are {', '.join(FORMATS)}, text also with {', '.join(COMPRESSED)}, or sides such as train.en"
 
 
 def arrange(kinds: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -294,8 +360,8 @@ def _without_prefix(tokens: list[str], prefix: list[str]) -> list[str]:
 
 
 def _stem(name: str) -> str:
-    """Return a file name without ``.gz`` and without the ending of its format."""
-    name = name[:-3] if name.lower().endswith(".gz") else name
+    """Return a file name without the endings of its compression and its format."""
+    name = uncompressed(name)
     suffix = format_of(name)
     return name[: -len(suffix)] if suffix else name
 

@@ -2,10 +2,11 @@
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from synthattn.data.files import languages_apart
 from synthattn.data.folder import arrange
 from synthattn.data.source import Record, check_split, fingerprint_of
 from synthattn.messages import suggestion
@@ -122,7 +123,7 @@ class HubSource:
         number = 0
         while (row := self._try(lambda: next(rows, None))) is not None:
             number += 1
-            yield Record(_flat(row), f"{self.name}, {own}, record {number}")
+            yield Record(languages_apart(row), f"{self.name}, {own}, record {number}")
 
     def _split_names(self) -> list[str]:
         path, config = self.hub_name.path, self.hub_name.config
@@ -182,12 +183,3 @@ def _no_network() -> str:
     if os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on"):
         return "not in the cache, and HF_HUB_OFFLINE is set; unset it to download"
     return "the hub cannot be reached; connect to the network, or set HF_HUB_OFFLINE=1 to use what is in the cache"
-
-
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    fields = dict(row)
-    translation = fields.get("translation")
-    if isinstance(translation, Mapping):
-        del fields["translation"]
-        fields |= translation
-    return fields

@@ -1,8 +1,10 @@
 """Open sources by name (``hub:``, ``builtin:``, one or several paths), and rename their columns."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from synthattn.data.folder import FolderSource
@@ -12,11 +14,25 @@ from synthattn.data.source import Record, Source, WrappedSource, fingerprint_of
 from synthattn.messages import listed, printable, suggestion
 
 
-def open_source(text: str) -> Source:
-    """Open ``hub:NAME``, ``builtin:NAME``, the path of a folder or a file, or several of these: ``one + another``."""
+def open_source(text: str, columns: Mapping[str, str] = MappingProxyType({}), skip_bad: bool = False) -> Source:
+    """Open ``hub:NAME``, ``builtin:NAME``, the path of a folder or a file, or several of these: ``one + another``.
+
+    Args:
+        text: the name or the path.
+        columns: for each new field of the records, one of their columns, or several that are joined by spaces, as in
+            ``{"text": "title+body"}``. A column with a question mark, as in ``"title+body?"``, may be missing if
+            another one is present. Columns with a bar between them, as in ``"first|second"``, become a list.
+        skip_bad: leave broken lines of files out, and note their number.
+    """
+    source = _open(text, columns, skip_bad)
+    return RenamedColumns(source, columns) if columns else source
+
+
+def _open(text: str, columns: Mapping[str, str], skip_bad: bool) -> Source:
     parts = _parts(text)
     if len(parts) > 1:
-        return JoinedSources(text, [_open_part(part, n, len(parts)) for n, part in enumerate(parts, 1)])
+        opened = [_open_part(part, f"part {n} of {len(parts)}", columns, skip_bad) for n, part in enumerate(parts, 1)]
+        return JoinedSources(text, opened)
     if text.startswith("hub:"):
         return HubSource(text)
     if text.startswith("builtin:"):
@@ -29,7 +45,7 @@ def open_source(text: str) -> Source:
     path = Path(os.path.expanduser(text))
     if not os.path.exists(path):
         raise ValueError(f"there is no {printable(text)}{_near(path, text)}")
-    return FolderSource(path, text)
+    return FolderSource(path, text, _named(columns), skip_bad)
 
 
 def _parts(text: str) -> list[str]:
@@ -43,22 +59,11 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
-def _open_part(text: str, number: int, count: int) -> Source:
+def _open_part(text: str, which: str, columns: Mapping[str, str], skip_bad: bool) -> Source:
     try:
-        return open_source(text.strip())
+        return _open(text.strip(), columns, skip_bad)
     except ValueError as error:
-        raise ValueError(f"part {number} of {count}: {error}") from None
-
-
-def with_columns(source: Source, columns: Mapping[str, str]) -> Source:
-    """Return a source whose records also have the fields of ``columns``, made from their own.
-
-    Args:
-        source: where the records come from.
-        columns: one column for each new field, or several that are joined by spaces: ``{"text": "title+body"}``. A
-            column with a question mark, as in ``"title+body?"``, may be missing if another one is present.
-    """
-    return RenamedColumns(source, columns) if columns else source
+        raise ValueError(f"{which}: {error}") from None
 
 
 def parse_columns(text: str) -> dict[str, str]:
@@ -79,13 +84,24 @@ def used_columns(reads: Mapping[str, tuple[str, ...]], columns: Mapping[str, str
 
     The chosen columns are in the records beside the fields that are made from them, and count as used, too.
     """
-    names = [name for field, expression in columns.items() for name in (field, expression, *expression.split("+"))]
+    # The order is part of the fingerprint of held-out splits.
+    names = [name for field, expression in columns.items() for name in (field, expression, *_WORDS.split(expression))]
     names = [name.strip() for name in names]
     return {**dict.fromkeys([*names, *(name.removesuffix("?") for name in names)], ()), **reads}
 
 
+_WORDS = re.compile(r"[+|]")
+
+
+def _named(columns: Mapping[str, str]) -> list[str]:
+    """Return the names of columns in a choice, without the numbers of columns that have no names."""
+    words = [word.strip() for expression in columns.values() for word in (expression, *_WORDS.split(expression))]
+    words += [word.removesuffix("?") for word in words]
+    return [word for word in words if not word.isdecimal()]
+
+
 class RenamedColumns(WrappedSource):
-    """A source with renamed and joined columns, see ``with_columns``. Other columns stay."""
+    """A source with renamed and joined columns, see ``open_source``. Other columns stay."""
 
     def __init__(self, source: Source, columns: Mapping[str, str]) -> None:
         super().__init__(source)
@@ -105,6 +121,11 @@ class RenamedColumns(WrappedSource):
         # A column's own name may contain a plus.
         if expression in record.fields:
             return record.fields[expression]
+        if "|" in expression:
+            return [self._joined(record, field, one) for one in expression.split("|")]
+        return self._joined(record, field, expression)
+
+    def _joined(self, record: Record, field: str, expression: str) -> Any:
         values: list[Any] = []
         missing: list[str] = []
         for word in expression.split("+"):

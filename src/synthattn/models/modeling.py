@@ -44,11 +44,11 @@ PASSED_ON = {
     kind: tuple(field.name for field in dataclasses.fields(kind) if field.name not in ("loss", "logits"))
     for kind in OUTPUTS
 }
-"""By what a model with a head returns, the fields that it has from the bare model."""
+"""Fields of each output class that come from the bare model."""
 
 
 class SynthesizerPreTrainedModel(PreTrainedModel):
-    """What all models share: how weights start, how they are loaded, and how the longest input is changed."""
+    """Base class of all models: initial weights, loading, and changes of the longest input."""
 
     config: SynthesizerConfig
     config_class = SynthesizerConfig
@@ -105,7 +105,7 @@ class SynthesizerPreTrainedModel(PreTrainedModel):
             ) from error
 
     def _output(self, kind: Any, output: Any, logits: Tensor, labels: Tensor | None, options: dict[str, Any]) -> Any:
-        """Put logits and loss in front of the fields that the bare model has returned."""
+        """Return an output with logits and loss in front of the fields of the bare model's output."""
         loss = self._loss(logits, labels, output.ponder_cost, options)
         return kind(loss=loss, logits=logits, **{name: getattr(output, name) for name in PASSED_ON[kind]})
 
@@ -176,7 +176,7 @@ def _arguments(model: nn.Module) -> list[str]:
 
 
 class SynthesizerModel(SynthesizerPreTrainedModel):
-    """Token ids in, token vectors in context out.
+    """The bare model, which turns token ids into token vectors in context.
 
     The configuration says which stacks there are: ``is_encoder_decoder`` both, ``is_decoder`` a decoder alone, neither
     an encoder alone.
@@ -362,14 +362,14 @@ class Encoder(nn.Module):
 
 
 def _part(config: SynthesizerConfig, is_encoder_decoder: bool, is_decoder: bool) -> SynthesizerConfig:
-    """The configuration for the stacks that a model class uses; the one given stays as it is."""
+    """Return a copy of the configuration for the stacks that a model class uses."""
     config = copy.deepcopy(config)
     config.is_encoder_decoder, config.is_decoder = is_encoder_decoder, is_decoder
     return config
 
 
 class _LanguageModel(SynthesizerPreTrainedModel):
-    """A model that says what token stands at each place."""
+    """Base class of models that predict the token at each position."""
 
     _tied_weights_keys = {"lm_head.weight": "model.embedding.weight"}  # noqa: RUF012
 
@@ -396,7 +396,7 @@ class SynthesizerForConditionalGeneration(_LanguageModel, SynthesizerGenerationM
         super().__init__(_part(config, is_encoder_decoder=True, is_decoder=False))
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """The labels one place later, after the start token."""
+        """Return the labels shifted by one position, after the start token."""
         start, pad = self.config.decoder_start_token_id, self.config.pad_token_id
         if start is None or pad is None:
             raise ValueError(
@@ -492,7 +492,7 @@ class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
 
 
 class _EncoderWithHead(SynthesizerPreTrainedModel):
-    """An encoder alone, whose vectors a head turns into logits."""
+    """Base class of encoders whose vectors a head turns into logits."""
 
     model: SynthesizerModel
     _output_kind: Any

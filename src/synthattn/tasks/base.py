@@ -58,6 +58,11 @@ class Task:
         """
         return self.columns
 
+    def reading(self, record: Record) -> str:
+        """Return a sentence about columns that are read under another name than the task's own, and a direction."""
+        names = {name: self._column(record, name) for name in self.columns}
+        return ", ".join(f"{name} is the column {found}" for name, found in names.items() if found not in (name, None))
+
     def examples(self, record: Record) -> Iterable[Example]:
         """Yield the examples of a record, such as the answers to several questions about a text."""
         raise NotImplementedError
@@ -86,19 +91,47 @@ class Task:
 
     def field(self, record: Record, name: str) -> Any:
         """Return a field under its own or another usual name."""
-        for candidate in (name, *self.columns.get(name, ())):
-            if candidate in record.fields:
-                return record.fields[candidate]
+        column = self._column(record, name)
+        if column is not None:
+            return record.fields[column]
         known = listed(str(column) for column in record.fields)
         raise ValueError(
             f"{record.where}: no column {name!r} for {self.name}, there are {known}; name it: {name}=COLUMN"
         )
 
+    def _column(self, record: Record, name: str) -> str | None:
+        return next((one for one in (name, *self.columns.get(name, ())) if one in record.fields), None)
+
     def text(self, record: Record, name: str) -> str:
         """Return a field that must be a text and not blank."""
+        return self._checked(record, name, self.field(record, name))
+
+    def texts(self, record: Record, name: str) -> list[str]:
+        """Return a field that must be a text, or a list of texts such as several references."""
         value = self.field(record, name)
+        if isinstance(value, list) and value:
+            return [self._checked(record, name, one) for one in value]
+        return [self._checked(record, name, value)]
+
+    def _checked(self, record: Record, name: str, value: Any) -> str:
         if not isinstance(value, str):
             raise ValueError(f"{record.where}: {name} must be a text, got {type(value).__name__}")
         if not value.strip():
             raise ValueError(f"{record.where}: {name} is empty; remove the example")
         return value
+
+    def answered(self, record: Record, source: str, name: str, lines: bool = False) -> Iterable[Example]:
+        """Yield a training example for each reference in a field; the first one is evaluated against all references.
+
+        Args:
+            record: the record.
+            source: the model's input.
+            name: the field of the references.
+            lines: keep the line breaks of the references for the metrics.
+        """
+        found = self.texts(record, name)
+        plain = [" ".join(text.split()) for text in found]
+        references = found if lines else plain
+        reference = references[0] if len(references) == 1 else tuple(references)
+        for n, target in enumerate(plain):
+            yield Example(source, target, reference, record.where, evaluated=n == 0)

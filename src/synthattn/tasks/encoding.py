@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from synthattn.data import cache, encoded
-from synthattn.data.source import Source
+from synthattn.data.source import Record, Source, WrappedSource
+from synthattn.messages import printable
 from synthattn.saved_file import read_dataclass
 from synthattn.tasks.base import Example, Task
 
@@ -52,12 +53,78 @@ class EncodedSplit:
     folder: Path
 
 
+class UsableRecords(WrappedSource):
+    """A source without the records that a task cannot use; their number is noted after a split was read."""
+
+    def __init__(self, source: Source, task: Task) -> None:
+        super().__init__(source)
+        self.task = task
+        self._found: dict[str, str] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self.source.notes, *self._found.values())
+
+    def read(self, split: str) -> Iterator[Record]:
+        count, first = 0, ""
+        for record in self.source.read(split):
+            error = problem(self.task, record)
+            if error is None:
+                yield record
+            else:
+                count, first = count + 1, first or str(error)
+        if count:
+            self._found[split] = f"{split}: {count:,} records left out that cannot be used, the first: {first}"
+
+    def fingerprint(self) -> str:
+        return self.source.fingerprint() + " without what cannot be used"
+
+
+def problem(task: Task, record: Record) -> ValueError | None:
+    """Return the reason for which a task cannot use a record; None if it can."""
+    try:
+        for _ in task.examples(record):
+            pass
+    except ValueError as error:
+        return error
+    return None
+
+
+def reading(task: Task, source: Source) -> str:
+    """Return a sentence about guessed columns, judged by the first training record; empty if none was guessed."""
+    first = next(iter(source.read("train")), None)
+    found = "" if first is None else task.reading(first)
+    return found and f"{printable(source.name)}: {found}"
+
+
+def no_train_split(source: Source) -> str:
+    """Return the message about a source that has no train split."""
+    return f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*"
+
+
+MOST_COUNTED = 100_000
+"""Maximum number of records that are read only to count those that cannot be used."""
+
+
 def examples(task: Task, source: Source, split: str, training: bool = False) -> Iterator[Example]:
     """Yield the examples of a split that are for training, or those that are for evaluation."""
-    for record in source.read(split):
-        for example in task.examples(record):
-            if example.trained if training else example.evaluated:
-                yield example
+    every = _every(task, source, split, training)
+    return (example for example in every if (example.trained if training else example.evaluated))
+
+
+def _every(task: Task, source: Source, split: str, training: bool) -> Iterator[Example]:
+    """Yield all examples of a split. In training, an error also says how many records cannot be used."""
+    records = source.read(split)
+    for record in records:
+        try:
+            yield from task.examples(record)
+        except ValueError as error:
+            if not training:
+                raise
+            rest = itertools.islice(records, MOST_COUNTED)
+            count = 1 + sum(problem(task, one) is not None for one in rest)
+            which, them = ("1 such record", "it") if count == 1 else (f"{count:,} such records", "them")
+            raise ValueError(f"{error} ({which} in {split}; --skip-bad leaves {them} out)") from error
 
 
 def encode(
@@ -92,7 +159,7 @@ def _encoded(
     task: Task, source: Source, split: str, tokenizer: Any, limits: Limits, training: bool, counts: Counts
 ) -> Iterator[tuple[list[int], list[int]]]:
     whole = task.kind in ("causal-lm", "span-corruption")
-    every = (example for record in source.read(split) for example in task.examples(record))
+    every = _every(task, source, split, training)
     while chunk := list(itertools.islice(every, CHUNK)):
         kept = [example for example in chunk if (example.trained if training else example.evaluated)]
         counts.not_trained += sum(not example.trained for example in chunk) if training else 0

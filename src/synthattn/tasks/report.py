@@ -3,18 +3,17 @@
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from synthattn.data.batching import TokenBatches
-from synthattn.data.source import Record, Source, WrappedSource
+from synthattn.data.source import Source
 from synthattn.data.tokenizers import TokenizerKind, cached_tokenizer
 from synthattn.tasks.base import Example, Task
 from synthattn.tasks.classification import Classification
-from synthattn.tasks.encoding import Limits, encode, examples
+from synthattn.tasks.encoding import Limits, UsableRecords, encode, examples, no_train_split, reading
 
 SHOWN = 3
 
@@ -70,11 +69,13 @@ class Report:
     """A few examples: source and target as texts and as tokens."""
     labels: dict[str, int] = field(default_factory=dict)
     """Number of training examples of each class."""
+    without_train: str = ""
+    """Message about a missing train split, without which nothing can be trained."""
 
     @property
     def complaints(self) -> list[str]:
         """All remarks that a user should read before training, one line each."""
-        found = list(self.notes)
+        found = [note for note in (self.without_train, *self.notes) if note]
         for split in self.splits:
             found += split.first_problems
             if split.problems > len(split.first_problems):
@@ -87,26 +88,6 @@ class Report:
             }
             found += [f"{split.name}: {n:,} of {split.examples:,} examples {what}" for what, n in counts.items() if n]
         return found
-
-
-class _UsableRecords(WrappedSource):
-    """A source without the records that a task cannot use."""
-
-    def __init__(self, source: Source, task: Task) -> None:
-        super().__init__(source)
-        self.task = task
-
-    def read(self, split: str) -> Iterator[Record]:
-        for record in self.source.read(split):
-            try:
-                for _ in self.task.examples(record):
-                    pass
-            except ValueError:
-                continue
-            yield record
-
-    def fingerprint(self) -> str:
-        return self.source.fingerprint() + " without what cannot be used"
 
 
 def examine(
@@ -122,10 +103,14 @@ def examine(
     train = "train" if "train" in source.splits else source.splits[0]
     if isinstance(task, Classification):
         task = task.with_labels(source.read(train))
-    order = [train, *(split for split in source.splits if split != train)]
     in_train: set[int] = set()
-    reports = [_count(source, task, name, in_train, is_train=name == train) for name in order]
-    usable = _UsableRecords(source, task)
+    reports = [_count(source, task, train, in_train, is_train=True)]
+    if not reports[0].examples:
+        reason = next(iter(reports[0].first_problems), "it has no records")
+        raise ValueError(f"no record of {train} can be used for {task.name}, of {reports[0].records:,}: {reason}")
+    others = (split for split in source.splits if split != train)
+    reports += [_count(source, task, split, in_train, is_train=False) for split in others]
+    usable = UsableRecords(source, task)
     texts = (text for e in examples(task, usable, train) for text in (e.source, e.target) if text)
     trained, _ = cached_tokenizer(tokenizer, texts, vocab_size, usable.fingerprint(), task.name)
     for report in reports:
@@ -134,16 +119,20 @@ def examine(
         (e.source, e.target, trained.tokenize(e.source), trained.tokenize(e.target))
         for e in itertools.islice(examples(task, usable, train), SHOWN)
     ]
+    without_train = "" if train == "train" else no_train_split(source)
+    doubt = task.doubt if isinstance(task, Classification) else ""
+    notes = [*source.notes, "" if without_train else reading(task, usable), doubt]
     return Report(
         source.name,
         task.name,
         source.fingerprint(),
-        [*source.notes, *([task.doubt] if isinstance(task, Classification) and task.doubt else [])],
+        [note for note in notes if note],
         reports,
         len(trained),
         tokenizer,
         shown,
         _labels(task, usable, train),
+        without_train,
     )
 
 

@@ -26,8 +26,15 @@ class Translation(Task):
 
     def examples(self, record: Record) -> Iterable[Example]:
         source, target = self._columns(record)
-        answer = _line(self, record, target)
-        yield Example(_line(self, record, source), answer, answer, record.where)
+        yield from self.answered(record, _line(self, record, source), target)
+
+    def reading(self, record: Record) -> str:
+        source, target = self._columns(record)
+        return (
+            ""
+            if source == "source"
+            else f"{source} is translated to {target}; for the reverse, --direction {target}-{source}"
+        )
 
     def metrics(self) -> Sequence[Metric]:
         return Bleu(), TokenizedBleu(), ChrF()
@@ -42,9 +49,11 @@ class Translation(Task):
         others = [name for name in fields if name != "en"]
         if "en" in fields and len(others) == 1:
             return "en", others[0]
-        known = ", ".join(map(str, fields))
+        known = [str(name) for name in fields]
+        direction = f", or say --direction {known[0]}-{known[1]}" if len(known) == 2 else ""
         raise ValueError(
-            f"{record.where}: which of {known} is to be translated? Name them: source=COLUMN,target=COLUMN"
+            f"{record.where}: which of {', '.join(known)} is to be translated? Name them: source=COLUMN,target=COLUMN"
+            f"{direction}"
         )
 
 
@@ -64,10 +73,7 @@ class Summarization(Task):
     prefix = "summarize: "
 
     def examples(self, record: Record) -> Iterable[Example]:
-        summary = self.text(record, "summary")
-        yield Example(
-            self.prompt(_line(self, record, "document")), _line(self, record, "summary"), summary, record.where
-        )
+        yield from self.answered(record, self.prompt(_line(self, record, "document")), "summary", lines=True)
 
     def prompt(self, text: str) -> str:
         return self.prefix + text
@@ -97,9 +103,8 @@ class Dialogue(Task):
         record = self._with_reply(record)
         said = self._lines(record, "history")
         known = self._lines(record, "persona") if self._has(record, "persona") else []
-        reply = _line(self, record, "reply")
         source = " ".join([*(f"persona: {line}" for line in known), *(self.prompt(line) for line in said)])
-        yield Example(source, reply, reply, record.where)
+        yield from self.answered(record, source, "reply")
 
     def prompt(self, text: str) -> str:
         return f"said: {text}"

@@ -64,10 +64,16 @@ class Answerer:
         else:
             lines = (line[: LONGEST_PART + 1] for line in lines)
         while chunk := list(itertools.islice(lines, batch)):
-            texts = chunk if self.task is None else [self.task.prompt(text) for text in chunk]
+            texts = [self._prompt(line) for line in chunk]
             with torch.inference_mode():
                 yield from _answers(self.model, self.reader, texts, self.settings, self.temperature)
         self.reader.report()
+
+    def _prompt(self, line: str) -> str:
+        """Return the model's input for a line; an empty line stays empty."""
+        if not line.strip():
+            return ""
+        return line if self.task is None else self.task.prompt(line)
 
 
 def find_model(what: Path) -> tuple[Path, Task | None]:
@@ -111,6 +117,11 @@ class Reader:
             self._note(f"the model reads {count} tokens before those that it writes, and only the end of longer ones")
         return ids[-count:]
 
+    def skip(self) -> str:
+        """Count an empty text, and return its answer."""
+        self.texts += 1
+        return ""
+
     def report(self) -> None:
         """Print the number of texts that were read only in part, if it is more than one."""
         if self.cut > 1:
@@ -146,11 +157,17 @@ def _continues(model: Any) -> bool:
 def _answers(
     model: Any, reader: Reader, texts: list[str], settings: EvaluationSettings, temperature: float
 ) -> Iterator[str]:
+    """Yield an answer for each text; an empty text gets an empty answer."""
     if _continues(model):
         for text in texts:
-            yield text + _continued(model, reader, text, settings, temperature)
+            yield text + _continued(model, reader, text, settings, temperature) if text else reader.skip()
         return
-    arrays = [torch.tensor(reader.beginning(text)).numpy() for text in texts]
+    arrays = [torch.tensor(reader.beginning(text)).numpy() for text in texts if text or reader.skip()]
+    found = iter(_answered(model, reader, arrays, settings) if arrays else ())
+    yield from (next(found) if text else "" for text in texts)
+
+
+def _answered(model: Any, reader: Reader, arrays: list[Any], settings: EvaluationSettings) -> Iterator[str]:
     given = {
         "input_ids": torch.from_numpy(pad(arrays, 0)),
         "attention_mask": torch.from_numpy(pad([array * 0 + 1 for array in arrays], 0)),

@@ -40,10 +40,12 @@ def gather(
     # An empty group says nothing.
     _merge(found, {name: group for name, group in read_settings(file).items() if group is not None})
     for path, value in options.items():
-        if value is not None:
+        if value is not None and path != DIRECTION:
             put(found, path, value)
     _merge(found, read_settings(None, overrides))
     data = found.setdefault("data", {})
+    if isinstance(data, dict) and options.get(DIRECTION) is not None:
+        data["columns"] = with_direction(str(data.get("columns") or ""), options[DIRECTION])
     if isinstance(data, dict) and "source" not in data:
         task = str(data.get("task", "language-modeling"))
         if task not in DATA:
@@ -53,6 +55,23 @@ def gather(
         put(found, "data.source", DATA[task])
     _one_end(found, options, overrides)
     return from_dict(found)
+
+
+DIRECTION = "data.direction"
+"""Name of an option that stands for a choice of columns."""
+
+
+def with_direction(columns: str, direction: str | None) -> str:
+    """Return a choice of columns with those of a direction of translation, such as ``de-en``."""
+    if direction is None:
+        return columns
+    source, _, target = (word.strip() for word in direction.partition("-"))
+    if not source or not target or "-" in target:
+        raise ValueError(
+            f"--direction needs FROM-TO, such as de-en, got {direction!r}; other names of columns can be given with "
+            "--columns source=COLUMN,target=COLUMN"
+        )
+    return ",".join(part for part in (columns, f"source={source},target={target}") if part)
 
 
 def _merge(settings: dict[str, Any], other: Mapping[str, Any]) -> None:

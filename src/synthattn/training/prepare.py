@@ -11,13 +11,13 @@ import numpy as np
 from synthattn.data.cache import key
 from synthattn.data.encoded import Encoded, Pieces, cut, packed
 from synthattn.data.holdout import HeldOut
-from synthattn.data.open import open_source, parse_columns, used_columns, with_columns
+from synthattn.data.open import open_source, parse_columns, used_columns
 from synthattn.data.source import FirstRecords, Source, check_split
 from synthattn.data.tokenizers import cached_tokenizer
 from synthattn.tasks import SUITES, find_task
 from synthattn.tasks.base import Kind, Task
 from synthattn.tasks.classification import Classification
-from synthattn.tasks.encoding import EncodedSplit, Limits, encode, examples
+from synthattn.tasks.encoding import EncodedSplit, Limits, UsableRecords, encode, examples, no_train_split, reading
 from synthattn.tasks.inputs import ClassInputs, Inputs, MixedInputs, PairInputs, TextInputs, span_inputs
 from synthattn.training.model import load_tokenizer_of
 from synthattn.training.settings import DataSettings
@@ -68,7 +68,7 @@ class Prepared:
 
 def open_parts(settings: DataSettings) -> list[TaskData]:
     """Open the tasks of a run, each with its source."""
-    return [_part(settings, find_task(name), place) for name, place in _places(settings)]
+    return [_part(settings, find_task(name), place) for name, place in places(settings)]
 
 
 def open_for_evaluation(
@@ -87,7 +87,7 @@ def open_for_evaluation(
             None means the data of the run itself.
     """
     parts = []
-    for name, place in _places(settings):
+    for name, place in places(settings):
         task = find_task(name)
         part = TaskData(task, _judged(settings, task, place, split, learned))
         if isinstance(task, Classification):
@@ -99,16 +99,26 @@ def open_for_evaluation(
 def _judged(
     settings: DataSettings, task: Task, place: str, split: str | None, learned: Collection[str] | None
 ) -> Source:
-    source = _open(settings, place)
-    held_out = _held_out(settings, task, _first(settings, source))
-    if learned is None or held_out.fingerprint() in learned:
-        return held_out
+    source = held_out(settings, task, place)
+    if learned is None or source.fingerprint() in learned:
+        return source
     # A validation split that does not exist is the split that training would hold out.
-    return _held_out(settings, task, source) if split == "validation" else source
+    whole = held_out(settings, task, place, whole=True)
+    return whole if split == "validation" else whole.source
 
 
-def _held_out(settings: DataSettings, task: Task, source: Source) -> HeldOut:
+def held_out(settings: DataSettings, task: Task, place: str, whole: bool = False) -> HeldOut:
+    """Open the source of a task, with a validation split that is cut if there is none; see ``_opened``."""
+    source = _opened(settings, task, place, whole)
     return HeldOut(source, columns=used_columns(task.reads(), parse_columns(settings.columns)))
+
+
+def _opened(settings: DataSettings, task: Task, place: str, whole: bool) -> Source:
+    """Open the source of a task; unless ``whole``, only the records that training may read."""
+    source = open_source(place, parse_columns(settings.columns), settings.skip_bad)
+    if settings.read_examples is not None and not whole:
+        source = FirstRecords(source, settings.read_examples)
+    return UsableRecords(source, task) if settings.skip_bad else source
 
 
 def _with_classes(task: Classification, part: TaskData, split: str | None, names: Sequence[str]) -> Classification:
@@ -157,7 +167,7 @@ def prepare(
         "train_inputs": len(train),
         "validation_inputs": len(validation),
     }
-    notes = [note for part in parts for note in part.source.notes]
+    notes = [note for part in parts for note in (*part.source.notes, reading(part.task, part.source)) if note]
     notes += [part.task.doubt for part in parts if isinstance(part.task, Classification) and part.task.doubt]
     for split, found in encoded.items():
         facts[split] = [asdict(one.counts) for one in found]
@@ -202,25 +212,16 @@ def encode_for_evaluation(part: TaskData, split: str, tokenizer: Any, longest: i
 
 
 def _part(settings: DataSettings, task: Task, place: str) -> TaskData:
-    source = _held_out(settings, task, _first(settings, _open(settings, place)))
+    source = held_out(settings, task, place)
     if "train" not in source.splits:
-        raise ValueError(f"{source.name} has no train split, only {', '.join(source.splits)}; name a file train.*")
+        raise ValueError(no_train_split(source))
     if isinstance(task, Classification):
         task = task.with_labels(source.read("train"))
         task.check_trainable()
     return TaskData(task, source)
 
 
-def _open(settings: DataSettings, place: str) -> Source:
-    source = open_source(place)
-    return with_columns(source, parse_columns(settings.columns)) if settings.columns else source
-
-
-def _first(settings: DataSettings, source: Source) -> Source:
-    return source if settings.read_examples is None else FirstRecords(source, settings.read_examples)
-
-
-def _places(settings: DataSettings) -> Iterator[tuple[str, str]]:
+def places(settings: DataSettings) -> Iterator[tuple[str, str]]:
     """Yield tasks with their sources; the source of a suite has a folder or a name for each task."""
     if settings.task not in SUITES:
         yield settings.task, settings.source

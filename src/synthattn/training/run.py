@@ -156,9 +156,10 @@ def _check_recorded(run: Path, settings: Settings) -> None:
         raise ValueError(f"{file} is damaged: settings: {error}") from error
     for group, values in as_dict(settings).items():
         for name, value in values.items():
-            if value != before[group][name] and (group, name) not in MOVABLE:
+            earlier = before[group].get(name)
+            if value != earlier and (group, name) not in MOVABLE:
                 raise ValueError(
-                    f"{run / SETTINGS} has {group}.{name}={value}, {file} has {before[group][name]}: one of them was "
+                    f"{run / SETTINGS} has {group}.{name}={value}, {file} has {earlier}: one of them was "
                     "changed or damaged; put back what it was"
                 )
 

@@ -40,6 +40,7 @@ class DataSettings:
         read_examples: number of training records that are read, for the tokenizer too; all by default.
         train_examples: number of training examples that are used, from the beginning of the split; all by default.
         mix_limit: maximum size that a task counts as when several are learned together (T5's limit).
+        skip_bad: leave out broken lines, and examples that the task cannot use; their number is noted.
     """
 
     source: str = "builtin:docs"
@@ -51,6 +52,7 @@ class DataSettings:
     read_examples: int | None = None
     train_examples: int | None = None
     mix_limit: int | None = None
+    skip_bad: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,11 @@ def from_dict(found: Mapping[str, Any]) -> Settings:
 
 
 def as_dict(settings: Settings) -> dict[str, Any]:
-    return dataclasses.asdict(settings)
+    """Return all settings; those that are newer than saved runs only if they are not the default."""
+    found = dataclasses.asdict(settings)
+    if not settings.data.skip_bad:
+        del found["data"]["skip_bad"]
+    return found
 
 
 def _group(kind: type[Any], name: str, values: Any) -> Any:

@@ -9,7 +9,7 @@ from synthattn.data.builtin.inflect_en import with_article
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """A fact about the speaker, questions for it, answers that state it, and what it can be about."""
+    """A fact about the speaker, with questions about it, replies that state it, and its possible values."""
 
     fact: str
     questions: tuple[str, ...]
@@ -95,7 +95,7 @@ _TIMES = ("tonight", "tomorrow", "on Friday", "on Sunday", "next week", "this af
 
 
 def _say(template: str, value: str) -> str:
-    """A template with a value, or with its article and then capitalised if it opens the sentence."""
+    """Fill a template with a value, with or without its article, and begin it with a capital."""
     text = template.format(x=value, a=with_article(value))
     return text[0].upper() + text[1:]
 
@@ -109,7 +109,7 @@ def _chat(rng: random.Random) -> Example:
 
 
 def _about_me(rng: random.Random, facts: list[tuple[_Topic, str]], history: list[str]) -> str:
-    """A question about the persona, maybe after another one."""
+    """Ask about the persona, maybe after another question, and return the reply."""
     chosen = rng.sample(facts, 2)
     if rng.random() < 0.5:
         topic, value = chosen[0]
@@ -120,7 +120,7 @@ def _about_me(rng: random.Random, facts: list[tuple[_Topic, str]], history: list
 
 
 def _remembered(rng: random.Random, facts: list[tuple[_Topic, str]], history: list[str]) -> str:
-    """The other one tells a plan, talks about something else, and asks for the plan."""
+    """Tell a plan, talk about something else, ask about the plan, and return the reply."""
     friend, plan, time = rng.choice(_FRIENDS), rng.choice(_PLANS), rng.choice(_TIMES)
     topic, value = rng.choice(facts)
     history.append(f"I want to {plan} with {friend} {time}. {rng.choice(topic.questions)}")
@@ -136,7 +136,7 @@ def _remembered(rng: random.Random, facts: list[tuple[_Topic, str]], history: li
 
 
 def _compared(rng: random.Random, facts: list[tuple[_Topic, str]], history: list[str]) -> str:
-    """The other one states the same kind of fact; the reply says whether it is shared."""
+    """State another person's fact of some kind, and return the reply that says if it is shared."""
     topic, value = rng.choice(facts)
     same = rng.random() < 0.4
     theirs = value if same else rng.choice([other for other in topic.values if other != value])

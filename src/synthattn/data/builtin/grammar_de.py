@@ -134,7 +134,7 @@ def _tense(rng: random.Random) -> str:
 
 
 def _phrase(rng: random.Random, kinds: str, definite: bool = False, negated: bool = False) -> Phrase:
-    """A phrase with a noun of one of the kinds; ``negated``: an indefinite one is made of ``kein``."""
+    """Return a phrase with a noun of one of the kinds; if ``negated``, an indefinite phrase is made with ``kein``."""
     noun = rng.choice(_nouns(kinds))
     plural = bool(noun.de_plural) and rng.random() < 0.25
     adjectives = _adjectives(noun.kinds)
@@ -148,7 +148,7 @@ def _phrase(rng: random.Random, kinds: str, definite: bool = False, negated: boo
 
 
 def _somebody(rng: random.Random, kinds: str, subject: Phrase, definite: bool = False, negated: bool = False) -> Phrase:
-    """A pronoun, a name or a phrase; nobody does something to themselves, which would be reflexive."""
+    """Return a pronoun, a name or a phrase other than the subject, since reflexive sentences are not made."""
     chance = rng.random() if share(kinds, "person") else 1.0
     if chance < 0.28:
         return rng.choice([p for p in phrases.PEOPLE if p.person == 3 or p.person != subject.person])
@@ -159,7 +159,7 @@ def _somebody(rng: random.Random, kinds: str, subject: Phrase, definite: bool = 
 
 
 def _clause(rng: random.Random, verb: Verb | None, tense: str, plain: bool = False, **given: Phrase) -> Clause:
-    """A random clause with whatever is given, phrases by their case. ``plain``: with nothing that can be left out."""
+    """Return a random clause with given phrases by their case; if ``plain``, without optional parts."""
     verb = verb or rng.choice(_verbs(rng.choices(list(_FRAMES), list(_FRAMES.values()))[0]))
     frame, acc, dat = verb.frame, given.get("acc"), given.get("dat")
     subject = given.get("nom") or _somebody(rng, verb.subjects, phrases.WHO, plain or rng.random() < 0.4)
@@ -202,7 +202,7 @@ def _clause(rng: random.Random, verb: Verb | None, tense: str, plain: bool = Fal
 
 
 def _place(rng: random.Random, verb: Verb) -> Sentences:
-    """A place to be in, or to go to: prepositions have their cases, and are one word with some articles."""
+    """Return a place to be in or to go to, with the preposition and the case that it needs."""
     noun = rng.choice(_nouns(verb.objects or "place"))
     adjectives = _adjectives(noun.kinds)
     adjective = rng.choice(adjectives) if adjectives and rng.random() < 0.2 else None
@@ -212,7 +212,7 @@ def _place(rng: random.Random, verb: Verb) -> Sentences:
 
 
 def _with_relative(rng: random.Random, phrase: Phrase, but: Verb) -> Phrase:
-    """The phrase with a relative clause, of which it is the subject or an object, if there is a verb for it."""
+    """Add a relative clause whose subject or object is the phrase, if there is a verb for it."""
     case = rng.choice(phrases.CASES)
     role, frames = ("subjects", " ".join(_FRAMES)) if case == "nom" else ("objects", case)
     verbs = [verb for verb in _verbs(frames, role, phrase.kinds) if verb is not but]
@@ -240,7 +240,7 @@ def _question(rng: random.Random) -> Sentences:
 
 
 def _object_question(rng: random.Random) -> Sentences:
-    """Questions for somebody or something: German asks in its case, English does not."""
+    """Ask for somebody or something; the German question word has a case, the English one does not."""
     case = rng.choice(phrases.CASES)
     verb = rng.choice(_verbs("acc" if case == "nom" else case, kinds="person"))
     if case == "nom":
@@ -252,7 +252,7 @@ def _object_question(rng: random.Random) -> Sentences:
 
 
 def _adverbial(rng: random.Random) -> Sentences:
-    """A main clause with a reason, a concession or a time; a pronoun in it takes the gender of what it stands for."""
+    """Return a main clause with a reason, a concession or a time; its pronouns agree with their nouns."""
     main = _clause(rng, None, rng.choice(("present", "past")), plain=True)
     acc, tense = main.acc, main.tense
     en, de = rng.choice((("because", "weil"), ("although", "obwohl"), ("when", "als" if tense == "past" else "wenn")))
@@ -272,7 +272,7 @@ def _adverbial(rng: random.Random) -> Sentences:
 
 
 def _content(rng: random.Random) -> Sentences:
-    """``that``, ``whether`` and infinitives after verbs of saying, asking and trying."""
+    """Return a verb of saying, asking or trying with its clause or infinitive."""
     main = _clause(rng, rng.choice(_verbs("that whether to")), rng.choice(("present", "past")), plain=True)
     en, de = english(main, "main"), german(main, "main")
     if main.verb.frame == "to":
@@ -290,13 +290,13 @@ _KINDS = {_statement: 44, _question: 8, _object_question: 7, _adverbial: 20, _co
 
 
 def _finished(text: str) -> str:
-    """Capitals begin sentences, and commas that meet another mark give way to it."""
+    """Capitalise a sentence, and drop commas in front of other marks."""
     text = re.sub(r",+\s*(?=[,.?])", "", text.replace(" ,", ","))
     return text[0].upper() + text[1:]
 
 
 def sentence_pair(rng: random.Random) -> dict[str, str]:
-    """A sentence and its translation."""
+    """Return a sentence and its translation."""
     en, de = rng.choices(list(_KINDS), list(_KINDS.values()))[0](rng)
     return {"en": _finished(en), "de": _finished(de)}
 

@@ -2,7 +2,7 @@
 
 
 def with_article(phrase: str) -> str:
-    """``a`` or ``an`` before a phrase."""
+    """Put ``a`` or ``an`` before a phrase."""
     return ("an " if phrase[0] in "aeiou" or phrase.startswith("honest") else "a ") + phrase
 
 

@@ -27,7 +27,7 @@ _OPERATORS: tuple[tuple[str, Callable[[Sequence[int]], int]], ...] = (
 _DIGITS = "0123456789"
 
 Arguments = tuple[bool, ...]
-"""Of an operator: True for each that is an expression, False for a digit."""
+"""Arguments of an operator: True for each that is an expression, False for a digit."""
 
 # All that there are: up to a factor, any number of them is as likely as any other, and one in four is an expression.
 _ARGUMENTS = tuple(arguments for count in range(2, 11) for arguments in product((False, True), repeat=count))
@@ -35,7 +35,7 @@ _WEIGHTS = tuple(accumulate(0.25 ** sum(arguments) * 0.75 ** arguments.count(Fal
 
 
 def _shape(rng: random.Random, shortest: int, longest: int, depth: int) -> list[list[Arguments]] | None:
-    """The arguments of all operators, level by level and from left to right; None if the length is not as wanted.
+    """Draw the arguments of all operators, level by level; return None if the length is not as wanted.
 
     Most shapes are thrown away, so they are drawn before operators and digits are, and a level at once.
     """
@@ -79,10 +79,10 @@ def listops_source(
     longest: int = 200,
     depth: int = 10,
 ) -> GeneratedSource:
-    """Expressions ``Source`` and their values ``Target``; ``size`` of them for training, up to 1,000 each held out.
+    """Make a source of expressions, the field ``Source``, with their values, the field ``Target``.
 
     Args:
-        name: what the user wrote.
+        name: the text that the user wrote.
         size: number of training examples.
         seed: start of the random numbers.
         shortest: fewest tokens of an expression, operators and closing brackets included.

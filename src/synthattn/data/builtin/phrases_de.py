@@ -70,7 +70,7 @@ POSSESSIVES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Somebody or something, with what verbs and pronouns agree with."""
+    """A phrase for somebody or something, with its number, person and gender."""
 
     en: str
     en_object: str
@@ -93,7 +93,7 @@ class Phrase:
 
 
 def noun_phrase(noun: Noun, plural: bool, determiner: Determiner, adjective: Adjective | None = None) -> Phrase:
-    """A noun with its determiner and perhaps an adjective, in all cases."""
+    """Return a noun with its determiner and perhaps an adjective, in all cases."""
     slot: Slot = "pl" if plural else noun.gender
     word = noun.en_plural if plural else noun.en
     if adjective is not None:
@@ -139,7 +139,7 @@ def pronoun_for(phrase: Phrase) -> Phrase:
 
 
 def gap(phrase: Phrase) -> Phrase:
-    """Nothing, where a relative pronoun or a question word has moved away from; verbs still agree with it."""
+    """Return an empty phrase for the place that a relative pronoun or a question word has left; verbs agree with it."""
     return replace(phrase, en="", en_object="", de=dict.fromkeys(CASES, ""), pronoun=False)
 
 

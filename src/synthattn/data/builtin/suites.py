@@ -41,7 +41,7 @@ def _statement(rng: random.Random, shortest: int = 1) -> str:
 
 
 def _cola(rng: random.Random) -> Example:
-    """A sentence, or its words in another order; the first one stays, since its capital would tell."""
+    """Write a sentence, or its words in another order; the first word stays, since its capital would tell."""
     sentence = _statement(rng, shortest=5)
     acceptable = rng.random() < 0.5
     if not acceptable:
@@ -54,7 +54,7 @@ def _cola(rng: random.Random) -> Example:
 
 
 def _rte(rng: random.Random) -> Example:
-    """Two statements, shortened to one of them, or another statement."""
+    """Write two statements, and one of them or another statement."""
     first, second, another = (_statement(rng) for _ in range(3))
     entailed = rng.random() < 0.5
     return {
@@ -65,7 +65,7 @@ def _rte(rng: random.Random) -> Example:
 
 
 def _stsb(rng: random.Random) -> Example:
-    """A statement, and another one of which some words were replaced by words of the first."""
+    """Write a statement, and another one in which words of the first replace some words."""
     first, second = (_statement(rng).removesuffix(".").split() for _ in range(2))
     kept = rng.random()
     mixed = [old if rng.random() < kept else new for old, new in zip(first, second, strict=False)]
@@ -74,13 +74,13 @@ def _stsb(rng: random.Random) -> Example:
 
 
 def _overlap(first: list[str], second: list[str]) -> float:
-    """From 0 to 5: how many of all different words are in both."""
+    """Return five times the share of all different words that are in both texts."""
     one, other = ({word.strip(",.").lower() for word in words} for words in (first, second))
     return round(5 * len(one & other) / len(one | other), 2)
 
 
 def _boolq(rng: random.Random) -> Example:
-    """Facts about some people, and a question whose answer is no where it mixes two of them up."""
+    """Write facts about people, and a question whose answer is no if it mixes two people up."""
     told, asked, values = rng.choice(_FACTS)
     facts = list(zip(rng.sample(_PEOPLE, 3), rng.sample(values, 3), strict=True))
     (person, value), (_, wrong) = rng.sample(facts, 2)
@@ -93,7 +93,7 @@ def _boolq(rng: random.Random) -> Example:
 
 
 def _copa(rng: random.Random) -> Example:
-    """What happened to someone, and two causes or effects, one of which is that of something else."""
+    """Write an event, and two causes or effects, one of which belongs to another event."""
     person = rng.choice(_PEOPLE)
     right, wrong = ([text.format(person) for text in pair] for pair in rng.sample(_CAUSES, 2))
     question = rng.choice(("cause", "effect"))

@@ -34,7 +34,7 @@ _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "te
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """What happened: in the report, in the summary, and what came of it (both)."""
+    """An event as the report and the summary state it, with possible results, which both state."""
 
     report: str
     summary: str
@@ -133,7 +133,7 @@ _WEATHER = ("mild", "cold", "unusually warm", "wet", "windy")
 
 
 def _report(rng: random.Random) -> dict[str, str]:
-    """A document of four to eight sentences and its summary of one or two."""
+    """Write a document of four to eight sentences and its summary of one or two."""
     event = rng.choice(_EVENTS)
     first, last = rng.choice(_FIRST.split()), rng.choice(_LAST.split())
     town, day, site = rng.choice(_TOWNS.split()), rng.choice(_DAYS), rng.choice(_SITES)
@@ -163,7 +163,7 @@ def _report(rng: random.Random) -> dict[str, str]:
 
 
 def _filled(rng: random.Random, filler: str, last: str, site: str, town: str) -> str:
-    """A sentence about somebody and something else."""
+    """Fill in a sentence about other people and things."""
     other = f"{rng.choice(_FIRST.split())} {rng.choice([name for name in _LAST.split() if name != last])}"
     return (
         filler.format(
