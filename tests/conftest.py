@@ -19,8 +19,6 @@ import vl_convert
 
 import shape_checks
 
-import shape_checks
-
 shape_checks.install()
 
 torch.set_num_threads(1)
