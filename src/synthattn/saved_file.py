@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 DEEPEST = 100
 """Maximum nesting of lists and objects in a file; fixed, because Python's own limit depends on the caller."""
+LONGEST = 100_000_000
+"""Maximum bytes of a compressed file after decompression."""
 
 T = TypeVar("T")
 
@@ -63,7 +65,7 @@ def read_yaml(file: Path) -> Any:
 
 def _read(file: Path, parse: Callable[[str], Any], form: str) -> Any:
     try:
-        found = parse(file.read_bytes().decode("utf-8-sig"))
+        found = parse(_content(file).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not {form}: {error.reason} at byte {error.start}") from error
     except RecursionError:
@@ -72,6 +74,22 @@ def _read(file: Path, parse: Callable[[str], Any], form: str) -> Any:
         raise ValueError(f"{file} is not {form}: {one_line(error)}") from error
     if nests_deeper(found, DEEPEST):
         raise ValueError(f"{file} nests more than {DEEPEST} lists or objects; flatten it")
+    return found
+
+
+def _content(file: Path) -> bytes:
+    """Return the bytes of a file, decompressed if its name ends with ``.xz``."""
+    if file.suffix != ".xz":
+        return file.read_bytes()
+    import lzma
+
+    try:
+        with lzma.open(file) as opened:
+            found = opened.read(LONGEST + 1)
+    except (lzma.LZMAError, EOFError) as error:
+        raise ValueError(f"it cannot be decompressed: {error}") from error
+    if len(found) > LONGEST:
+        raise ValueError(f"it is longer than {LONGEST:,} bytes after decompression")
     return found
 
 

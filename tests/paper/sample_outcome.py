@@ -15,7 +15,7 @@ from synthattn.compare.results import (
     Score,
     Variant,
 )
-from synthattn.paper.outcome import Outcome, Verdict
+from synthattn.paper.outcome import ClaimVerdict, Outcome
 from synthattn.render.numbers import MINUS, NOTHING, TIMES
 
 PLAIN = str.maketrans({MINUS: "-", NOTHING: "none", TIMES: "x"})
@@ -178,7 +178,7 @@ def topics() -> Results:
 
 
 VERDICTS = [
-    Verdict(
+    ClaimVerdict(
         "Attention that never looks at the text is nearly as good as the dot product.",
         "abstract",
         "news",
@@ -188,7 +188,7 @@ VERDICTS = [
         "40.60 against 38.21: 6 % worse.",
         False,
     ),
-    Verdict(
+    ClaimVerdict(
         f"A mixture of both {HOSTILE} is better than the dot product alone.",
         "Table 2",
         "news",
@@ -198,7 +198,7 @@ VERDICTS = [
         "40.05 against 38.21 on this data, but 28.47 against 27.67 in translation.",
         False,
     ),
-    Verdict(
+    ClaimVerdict(
         "Random learns as fast as the dot product and is faster to train.",
         "section 4.2",
         "news",
@@ -208,7 +208,7 @@ VERDICTS = [
         "4.26 against 3.90 steps per second.",
         True,
     ),
-    Verdict(
+    ClaimVerdict(
         "Synthesizers are better encoders than Linformer.",
         "section 4.5",
         "topics",

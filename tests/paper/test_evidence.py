@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import lzma
 import shutil
 
 import numpy as np
 import pytest
 
+from synthattn import saved_file
 from synthattn.compare import records
 from synthattn.compare.inputs import chosen_rate
 from synthattn.compare.plan import ONE_ANSWER, slug
@@ -14,6 +16,7 @@ from synthattn.compare.records import StudyRecord, without_folders
 from synthattn.paper import evidence
 from synthattn.paper.evidence import place
 from synthattn.training import record
+from synthattn.training.evaluation import read_rows
 
 
 def new_record(rate: float, loss: float, value: float) -> record.RunRecord:
@@ -48,8 +51,7 @@ def keep(folder, row: str, seed: int, right: np.ndarray, rate: float = 1e-3, los
         found.model, found.settings, found.steps = {}, {"data": found.settings["data"]}, 0
     path = place(folder, "encoding", "cpu", "ag_news", name or f"{slug(row)}-{seed}")
     entry.save(path, {"/home/me/data": "DATA"})
-    path.with_suffix("").mkdir(parents=True, exist_ok=True)
-    np.savez(path.with_suffix("") / "rows.npz", accuracy=values)
+    np.savez(records.rows_file(path), accuracy=values)
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def test_scores_and_differences(results):
     part = evidence.collect(results, "encoding").parts[0]
     rows = {row.name: row for row in part.rows}
     base, other = rows["Transformer"].scores["accuracy"], rows["Linformer"].scores["accuracy"]
-    right = [np.load(results / f"records/encoding/cpu/ag_news/transformer-{n}/rows.npz")["accuracy"] for n in range(3)]
+    right = [np.load(results / f"records/encoding/cpu/ag_news/transformer-{n}.npz")["accuracy"] for n in range(3)]
     assert base.by_seed == [pytest.approx(100 * one.mean()) for one in right]
     assert base.value == pytest.approx(np.mean(base.by_seed))
     assert base.difference is None
@@ -166,9 +168,12 @@ def test_the_rate_with_the_lowest_loss_of_the_weights_that_are_kept():
 
 
 def test_records_hold_no_paths_of_the_machine(results):
-    for path in results.rglob("*.json"):
-        assert "/home/me" not in path.read_text()
-        assert json.loads(path.read_text())["record"]["settings"]["data"]["source"] == "DATA/ag_news"
+    found = records.record_files(results.rglob("*"))
+    assert len(found) == 7
+    for path in found:
+        text = lzma.decompress(path.read_bytes()).decode()
+        assert "/home/me" not in text
+        assert json.loads(text)["record"]["settings"]["data"]["source"] == "DATA/ag_news"
 
 
 def test_only_paths_are_hidden(tmp_path):
@@ -192,7 +197,7 @@ def test_verdicts_compare_any_two_rows(results):
     first = judged["ag_news", False]
     assert (first.judgement, first.in_paper_holds) == ("holds", None)
     for key in ("syn-fr", "linformer"):
-        share = np.load(results / f"records/encoding/cpu/ag_news/{key}-0/rows.npz")["accuracy"].mean()
+        share = np.load(results / f"records/encoding/cpu/ag_news/{key}-0.npz")["accuracy"].mean()
         assert f"{100 * share:.2f}" in first.because
     assert {one.judgement for place, one in judged.items() if place != ("ag_news", False)} == {"not run"}
 
@@ -221,13 +226,13 @@ def test_a_record_from_elsewhere_shows_up(results):
     dropped = dataclasses.replace(theirs, scale="paper", row="Syn (FR)")
     path = place(results, "encoding", "paper", "ag_news", "from-a-friend")
     dropped.save(path, {})
-    shutil.copytree(source.with_suffix(""), path.with_suffix(""))
+    shutil.copyfile(records.rows_file(source), records.rows_file(path))
     after = evidence.collect(results, "encoding")
     assert [(part.scale, part.name) for part in before.parts] == [("cpu", "ag_news"), ("cpu", "imdb")]
     assert [(part.scale, part.name) for part in after.parts[2:]] == [("paper", "ag_news"), ("paper", "imdb")]
     row = next(row for row in after.parts[2].rows if row.name == "Syn (FR)")
     assert row.scores["accuracy"].value == before.parts[0].rows[1].scores["accuracy"].value
-    assert row.runs[0].record == "records/encoding/paper/ag_news/from-a-friend.json"
+    assert row.runs[0].record == "records/encoding/paper/ag_news/from-a-friend.json.xz"
 
 
 def test_records_that_do_not_count_are_named(results):
@@ -235,8 +240,8 @@ def test_records_that_do_not_count_are_named(results):
     entry.save(place(results, "encoding", "cpu", "ag_news", "zz-again"), {})
     dataclasses.replace(entry, row="Performer").save(place(results, "encoding", "cpu", "ag_news", "performer-0"), {})
     found = evidence.collect(results, "encoding")
-    assert any("zz-again.json is left out: there is another run" in note for note in found.notes)
-    assert any("performer-0.json is in no table: there is no row 'Performer'" in note for note in found.notes)
+    assert any("zz-again.json.xz is left out: there is another run" in note for note in found.notes)
+    assert any("performer-0.json.xz is in no table: there is no row 'Performer'" in note for note in found.notes)
 
 
 def test_a_run_that_was_done_counts_more_than_one_that_failed(results):
@@ -257,16 +262,51 @@ def test_other_examples_are_not_compared(results):
 
 
 def test_a_record_without_rows_has_its_score_and_no_test(results):
-    shutil.rmtree(place(results, "encoding", "cpu", "ag_news", "linformer-0").with_suffix(""))
+    records.rows_file(place(results, "encoding", "cpu", "ag_news", "linformer-0")).unlink()
     part = evidence.collect(results, "encoding").parts[0]
     score = next(row for row in part.rows if row.name == "Linformer").scores["accuracy"]
     assert score.difference is None
     assert (score.low, score.value, score.high) == pytest.approx((score.value - 1, score.value, score.value + 1))
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", '{"table": "encoding"}'])
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", *map(lzma.compress, (b"{", b"[]", b'{"table": "encoding"}')), lzma.compress(b" " * 2000)[:40]]
+)
 def test_a_damaged_record_is_named(results, damage):
     path = place(results, "encoding", "cpu", "ag_news", "linformer-0")
-    path.write_text(damage)
-    with pytest.raises(ValueError, match=r"linformer-0\.json is no record of a study; delete it"):
+    path.write_bytes(damage)
+    with pytest.raises(ValueError, match=r"linformer-0\.json\.xz is no record of a study; delete it"):
         evidence.collect(results, "encoding")
+
+
+def test_a_record_that_would_fill_the_memory_is_refused(results, monkeypatch):
+    monkeypatch.setattr(saved_file, "LONGEST", 100)
+    with pytest.raises(ValueError, match=r"is longer than 100 bytes after decompression"):
+        evidence.collect(results, "encoding")
+
+
+def test_a_record_that_is_not_compressed_counts_too(results):
+    """Its rows are in a folder of the same name, as those of a comparison are."""
+    before = evidence.collect(results, "encoding").parts[0]
+    path = place(results, "encoding", "cpu", "ag_news", "linformer-0")
+    plain = path.with_name("linformer-0.json")
+    records.load(path).save(plain, {})
+    records.rows_file(plain).parent.mkdir()
+    records.rows_file(path).rename(records.rows_file(plain))
+    path.unlink()
+    after = evidence.collect(results, "encoding").parts[0]
+    assert [row.scores for row in after.rows] == [row.scores for row in before.rows]
+
+
+def test_rows_are_kept_exactly_and_the_same_rows_make_the_same_file(tmp_path):
+    rows = {"accuracy": np.random.default_rng(0).random((40, 1)), "chrf": np.arange(12.0).reshape(6, 2)}
+    (tmp_path / "run").mkdir()
+    np.savez(tmp_path / "run" / "rows.npz", **rows)  # pyright: ignore[reportArgumentType]
+    kept = [tmp_path / name / "a.json.xz" for name in ("one", "two")]
+    for path in kept:
+        records.copy_rows(tmp_path / "run", path)
+    found = read_rows(records.rows_file(kept[0]))
+    assert {name: one.tobytes() for name, one in found.items()} == {name: one.tobytes() for name, one in rows.items()}
+    assert len({records.rows_file(path).read_bytes() for path in kept}) == 1
+    with pytest.raises(ValueError, match=r"rows\.npz is missing; delete the record of this run, and it is made again"):
+        records.copy_rows(tmp_path, kept[0])

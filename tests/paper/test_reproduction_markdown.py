@@ -10,11 +10,13 @@ from rich.console import Console
 from sample_outcome import HOSTILE, PLAIN, VERDICTS, new_part, new_row, sample_outcome
 
 from page_reader import Reader
-from synthattn.paper.markdown import about_rates, about_scale, counted, overview
+from synthattn.paper import table1
 from synthattn.paper.outcome import Outcome
-from synthattn.paper.page import page, page_of_table1, table, table1
-from synthattn.paper.table1 import Synthesized
+from synthattn.paper.overview import overview
+from synthattn.paper.page import page, table
+from synthattn.paper.table1 import SynthesizedRow
 from synthattn.paper.terminal import show, show_table1
+from synthattn.paper.words import about_rates, about_scale, counted
 from synthattn.saved_file import restore
 
 
@@ -85,52 +87,39 @@ def test_made_from_what_was_written_it_is_the_same():
     assert overview([again]) == overview([outcome])
 
 
-def test_the_overview_has_all_claims_links_doubts_and_differences():
-    text = overview([sample_outcome(), Outcome("heads", "How many heads", [])])
-    sections = re.split("^## ", text, flags=re.MULTILINE)
-    heads = [section.splitlines()[0] for section in sections[1:]]
-    assert heads == [
-        "Table 2: language modelling",
-        "Tables and records",
-        "Doubts in the published numbers",
-        "What came out differently",
-        "Which models changed places",
-        "Where the paper's own numbers contradict its text",
-    ]
-    for verdict in VERDICTS:
-        assert verdict.because in sections[1]
-    links = re.findall(r"\[(\w+)\]\((\S+)\)", sections[2])
-    assert links[:4] == [
-        ("page", "lm1b/page.html"),
-        ("table", "lm1b/table.md"),
-        ("data", "lm1b/results.json"),
-        ("records", "lm1b/records"),
-    ]
-    assert "12 of 17 runs are done, at scale cpu, tiny." in sections[2]
-    assert "No single configuration has these numbers of parameters." in sections[3]
-    # Of three published numbers of a row with the same doubt.
-    assert sections[3].count("The baseline may differ in more than its attention") == 1
-    assert sections[4].count("\n- ") == 1
-    assert "Random is 3.6 worse" in sections[4]
-    assert sections[5].count("\n- ") == 1
-    assert sections[6].count("\n- ") == 2
-
-
-def test_an_overview_counts_by_table():
+def test_the_overview_counts_verdicts_and_leads_everywhere():
     other = Outcome("heads", "How many heads", [], verdicts=[VERDICTS[0], VERDICTS[0], VERDICTS[3]])
-    grid = grids(overview([sample_outcome(), other]).translate(PLAIN))[0]
-    assert grid[0] == ["", "holds", "does not hold", "undecided", "not run"]
-    assert grid[2:] == [
-        ["Table 2: language modelling", "1", "1", "1", "1"],
-        ["How many heads", "none", "2", "none", "1"],
+    text = overview([sample_outcome(), other], with_table1=True).translate(PLAIN)
+    sections = re.split("^## ", text, flags=re.MULTILINE)
+    assert [section.splitlines()[0] for section in sections[1:]] == [
+        "Verdicts",
+        "Claims that do not hold here",
+        "Size of these experiments",
+        "Tables and records",
     ]
+    counts, different, places = grids(text)
+    assert counts[0] == ["Table", "holds", "does not hold", "undecided", "not run"]
+    assert counts[2:] == [
+        ["[Table 2: language modelling](lm1b/table.md)", "1", "1", "1", "1"],
+        ["[How many heads](heads/table.md)", "none", "2", "none", "1"],
+    ]
+    assert [row[0] for row in different[2:]] == [VERDICTS[0].claim] * 3
+    assert "The paper's own numbers contradict its text in 4 claims" in text
+    assert places[2] == [
+        "Table 2: language modelling", "12 of 17 runs are done", "[page](lm1b/page.html)", "[table](lm1b/table.md)",
+        "[data](lm1b/results.json)", "[records](lm1b/records)",
+    ]  # fmt: skip
+    assert places[4][1:] == ["computed, not trained", "[page](table1/page.html)", "[table](table1/table.md)"] + 2 * [
+        "none"
+    ]
+    prose = [line for line in text.splitlines() if not line.startswith("|")]
+    assert len(" ".join(prose).split()) < 600
 
 
 def test_an_overview_of_nothing():
     text = overview([])
-    assert "None known." in text
-    assert "No claim that was run came out differently." in text
-    assert "How large" not in text
+    assert text.startswith("# The paper's claims")
+    assert "##" not in text
 
 
 def test_what_a_scale_means_is_counted_and_not_typed():
@@ -160,7 +149,7 @@ def test_counting_of_verdicts():
 def test_what_rests_on_one_run_is_marked():
     outcome = sample_outcome()
     outcome.verdicts[1] = dataclasses.replace(outcome.verdicts[1], runs=1)
-    assert "| **holds** (in one run) |" in overview([outcome])
+    assert "| **holds** (in one run) |" in table(outcome)
     assert "holds<small>in one run</small></span>" in page(outcome)
     console = Console(file=io.StringIO(), width=100, color_system=None)
     show(outcome, console)
@@ -169,25 +158,26 @@ def test_what_rests_on_one_run_is_marked():
 
 def test_a_table_cannot_contradict_itself():
     outcome = sample_outcome()
-    assert overview([outcome]).count("text and numbers disagree") == 2
+    assert table(outcome).count("text and numbers disagree") == 2
+    assert "contradict its text in 2 claims" in overview([outcome])
     outcome.verdicts = [dataclasses.replace(one, kind="table") for one in outcome.verdicts]
-    for text in (overview([outcome]), page(outcome)):
-        assert "agree" not in text
-    assert "Nowhere, as far as is known." in overview([outcome])
+    for text in (table(outcome), page(outcome)):
+        assert "numbers disagree" not in text
+        assert "numbers agree" not in text
+    assert "contradict" not in overview([outcome])
 
 
-def test_models_that_changed_places_are_named():
+def test_models_that_changed_sides_are_named():
     """Random + Vanilla is better here, and worse in the paper; the others are worse in both."""
     outcome = sample_outcome()
-    (line,) = [line for line in overview([outcome]).splitlines() if line.startswith("- ") and "in the paper" in line]
+    (line,) = [line for line in table(outcome).splitlines() if line.startswith("- ") and "; in the paper" in line]
     assert line.translate(PLAIN) == (
-        '- &lt;b>&" (Table 2: language modelling, news, cpu): word-perplexity -1.50 [-2.80, -0.20] from Transformer; '
-        "in the paper +1.84 (perplexity, LM1B)."
+        '- &lt;b>&": word-perplexity -1.50 [-2.80, -0.20]; in the paper +1.84 (perplexity, LM1B).'
     )
     score = outcome.parts[0].rows[2].scores["word-perplexity"]
     assert score.difference is not None
     score.difference.high = 0.1
-    assert "\nNone.\n" in overview([outcome])
+    assert "On the other side of the baseline" not in table(outcome)
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
@@ -211,15 +201,15 @@ def test_a_terminal_shows_what_it_has_room_for(width):
 
 def test_table_1_everywhere():
     rows = [
-        Synthesized("Dense", "dense", "the token itself", "local", False, 395_776, "d² + d N", 393_216),
-        Synthesized("<b> + Dot product", "random+vanilla", "all tokens", "local", True, 1_048_592, "", None),
+        SynthesizedRow("Dense", "dense", "the token itself", "local", False, 395_776, "d² + d N", 393_216),
+        SynthesizedRow("<b> + Dot product", "random+vanilla", "all tokens", "local", True, 1_048_592, "", None),
     ]
-    (grid,) = grids(table1(rows).translate(PLAIN))
+    (grid,) = grids(table1.markdown(rows).translate(PLAIN))
     assert grid[2:] == [
         ["Dense<br>`dense`", "the token itself", "no", "no", "395,776", "d² + d N", "393,216"],
         ["&lt;b> + Dot product<br>`random+vanilla`", "all tokens", "no", "yes", "1,048,592", "none", "none"],
     ]
-    reader = Reader(page_of_table1(rows))
+    reader = Reader(table1.page(rows))
     cells = [text for tag, text in reader.texts if tag == "td"]
     assert cells[:6] == grid[2][1:]
     assert "<b> + Dot product" in reader.text("th")

@@ -13,7 +13,7 @@ from sample_outcome import HOSTILE, PLAIN, new_part, new_row, sample_outcome, sc
 
 from page_reader import Reader
 from synthattn.compare.results import MetricInfo, Results, Run
-from synthattn.paper.outcome import JUDGEMENTS, Outcome, Verdict
+from synthattn.paper.outcome import JUDGEMENTS, ClaimVerdict, Outcome
 from synthattn.paper.page import differences, page
 from synthattn.render.charts import Point
 
@@ -264,7 +264,7 @@ def test_a_part_that_was_only_looked_at_has_no_table():
 
 def test_nothing_is_enough():
     assert Reader(page(Outcome("table", "title", []))).sections() == set()
-    verdict = Verdict("claim", "abstract", "part", "cpu", "not run", "nothing was run")
+    verdict = ClaimVerdict("claim", "abstract", "part", "cpu", "not run", "nothing was run")
     assert "part, cpu" in Reader(page(Outcome("table", "title", [], verdicts=[verdict]))).text("p")
 
 

@@ -59,7 +59,7 @@ class Execution(RunInputs):
             return self.fail(run, " ".join(str(error).split()) or type(error).__name__)
         if not self.main:
             return self._wait(run)
-        if found.status == "done":
+        if found.status == "done" and run.rate is None:
             records.copy_rows(folder, self.places.record(run))
         # What is measured on the first model of a row besides its scores does not depend on training.
         left = found.status == "done" and run.rate is None and run.seed == 0 and settings.model.start is None
@@ -83,14 +83,14 @@ class Execution(RunInputs):
         found = self.load(chosen)
         assert found is not None
         if self.main:
-            records.copy_rows(self.places.record(chosen).with_suffix(""), self.places.record(run))
+            records.copy_rows(self.places.run(chosen), self.places.record(run))
             self._keep(run, found.record, measured=run.part.before is not None)
 
     def _score_floor(self, run: PlannedRun) -> None:
         """Score a row that is no model: read, count and score."""
         if not self.main:
             return self._wait(run)
-        settings, folder = self.known_settings(run), self.places.record(run).with_suffix("")
+        settings, folder = self.known_settings(run), self.places.run(run)
         started = record.now()
         parts = open_parts(settings.data)
         facts = {"sources": {part.source.name: part.source.fingerprint() for part in parts}}
@@ -98,6 +98,7 @@ class Execution(RunInputs):
         (scored,) = floors(parts, settings.evaluation, None, 0, settings.data.train_examples).values()
         folder.mkdir(parents=True, exist_ok=True)
         scored.save(folder)
+        records.copy_rows(folder, self.places.record(run))
         found = record.RunRecord(
             "done",
             command=self.command(run),

@@ -172,7 +172,7 @@ class RunInputs:
     def check_data(self, part: StudyPart, now: Mapping[str, Any]) -> None:
         """Refuse a part of which some rows would learn from other texts than the rest have."""
         folder = self.places.record(PlannedRun(self.study, part, part.baseline, 0)).parent
-        for path in sorted(folder.glob("*.json")):
+        for path in records.record_files(folder.glob("*")):
             # Records may be from another machine, whose libraries may write down the same tokenizer in another way.
             self.check_facts(records.load(path).record.data, part, now, f"{path} was made", tokenizer=False)
 

@@ -3,18 +3,24 @@
 import dataclasses
 import functools
 import json
+import lzma
 import re
-import shutil
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from synthattn.compare.results import VERSION, Heads, Histogram, MixtureWeights, compact
 from synthattn.metrics.base import Rows
-from synthattn.saved_file import read_dataclass, write_text
-from synthattn.training.evaluation import load_rows
+from synthattn.saved_file import read_dataclass, replacing
+from synthattn.training.evaluation import read_rows
 from synthattn.training.record import RunRecord
+
+DIGITS = 8
+"""Significant digits of the numbers in a compressed record, as many as single precision has."""
 
 
 @dataclass
@@ -82,26 +88,29 @@ class StudyRecord:
         """Write it.
 
         Args:
-            path: of the file.
+            path: of the file, which is compressed if its name ends with ``.xz``.
             hidden: folders of this machine, and what stands for them in the file.
         """
-        content = without_folders(compact(dataclasses.replace(self, path=None)), hidden)
+        digits = DIGITS if path.suffix == ".xz" else None
+        content = without_folders(compact(dataclasses.replace(self, path=None), digits), hidden)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(content, separators=(",", ":"), ensure_ascii=False) + "\n")
+        text = json.dumps(content, separators=(",", ":"), ensure_ascii=False) + "\n"
+        with replacing(path) as beside:
+            beside.write_bytes(lzma.compress(text.encode()) if path.suffix == ".xz" else text.encode())
 
     @property
     def rows(self) -> Mapping[str, Rows]:
         """Rows that its scores were computed from, by metric; empty where they were not kept."""
         if self.path is None:
             return {}
-        file = self.path.with_suffix("") / "rows.npz"
-        return _rows(file.parent, file.stat().st_mtime_ns) if file.is_file() else {}
+        file = rows_file(self.path)
+        return _rows(file, file.stat().st_mtime_ns) if file.is_file() else {}
 
 
 @functools.lru_cache(maxsize=1024)
-def _rows(folder: Path, written: int) -> dict[str, Rows]:
+def _rows(file: Path, written: int) -> dict[str, Rows]:
     """Read rows once, so that what was drawn from them can be remembered."""
-    return load_rows(folder)
+    return read_rows(file)
 
 
 def without_folders(value: Any, hidden: Mapping[str, str]) -> Any:
@@ -116,6 +125,11 @@ def without_folders(value: Any, hidden: Mapping[str, str]) -> Any:
     return value
 
 
+def record_files(paths: Iterable[Path]) -> list[Path]:
+    """Return the files of records among some paths, in their order; compressed ones end with ``.json.xz``."""
+    return sorted(path for path in paths if path.name.endswith((".json", ".json.xz")))
+
+
 def load(path: Path) -> StudyRecord:
     """Read a file that ``StudyRecord.save`` wrote."""
     found = read_dataclass(
@@ -124,11 +138,28 @@ def load(path: Path) -> StudyRecord:
     return dataclasses.replace(found, path=path)
 
 
+def rows_file(record: Path) -> Path:
+    """Return the file with the rows of a record: in the folder of the run, or beside a compressed record."""
+    if record.suffix == ".xz":
+        return record.with_name(f"{record.name.removesuffix('.json.xz')}.npz")
+    return record.with_suffix("") / "rows.npz"
+
+
 def copy_rows(run: Path, kept: Path) -> None:
-    """Keep the rows that a run's scores were computed from beside its record."""
-    folder = kept.with_suffix("")
-    if folder == run:
+    """Keep the rows that a run's scores were computed from with its record, in as little room as possible."""
+    source, target = run / "rows.npz", rows_file(kept)
+    if source == target:
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(run / "rows.npz", folder / "rows.part.npz")
-    (folder / "rows.part.npz").replace(folder / "rows.npz")
+    if not source.is_file():
+        raise ValueError(f"{source} is missing; delete the record of this run, and it is made again")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        np.load(source, allow_pickle=False) as found,
+        replacing(target) as beside,
+        zipfile.ZipFile(beside, "w") as file,
+    ):
+        for name in found.files:
+            member = zipfile.ZipInfo(f"{name}.npy")  # without a date: the same rows make the same file
+            member.compress_type = zipfile.ZIP_LZMA
+            with file.open(member, "w") as opened:
+                np.lib.format.write_array(opened, found[name], allow_pickle=False)

@@ -103,7 +103,7 @@ ROWS = {"Random": ("Random", "Syn (R)"), "Dense": ("Dense", "Syn (D)")}
 """By what a claim calls it, the names of its row in the tables."""
 
 
-def _verdicts(part: Results) -> Iterator[outcome.Verdict]:
+def _verdicts(part: Results) -> Iterator[outcome.ClaimVerdict]:
     """The paper describes its figures: Synthesizers' weights vary more, and the Transformer's are sparser."""
     looks = {row.name: row.look for row in part.rows if row.look is not None}
     base = looks.get(part.baseline)
@@ -127,4 +127,4 @@ def _verdicts(part: Results) -> Iterator[outcome.Verdict]:
         )
         for claim, judgement, numbers in judged:
             because = f"{numbers}; means over layers, no test"
-            yield outcome.Verdict(claim, "analysis (2021)", part.name, part.scale, judgement, because, runs=1)
+            yield outcome.ClaimVerdict(claim, "analysis (2021)", part.name, part.scale, judgement, because, runs=1)

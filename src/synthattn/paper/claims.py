@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from synthattn.compare.plan import ONE_ANSWER
 from synthattn.compare.results import Difference, Results, Variant
-from synthattn.paper.outcome import Judgement, Kind, Verdict
+from synthattn.paper.outcome import ClaimSource, ClaimVerdict, Judgement
 from synthattn.render.numbers import digits
 from synthattn.saved_file import read_yaml, restore
 
@@ -87,7 +87,7 @@ class Claim:
     """The main metric of the part unless given."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ClaimSource:
         """Whether the paper says so, or whether that is how its table is read."""
         if self.where.startswith("Table"):
             return "table"
@@ -155,7 +155,7 @@ CLAIMS = _claims(Path(__file__).with_suffix(".yaml"))
 """By table."""
 
 
-def verdicts(table: str, parts: Sequence[tuple[Results, Apart, Printed]]) -> list[Verdict]:
+def verdicts(table: str, parts: Sequence[tuple[Results, Apart, Printed]]) -> list[ClaimVerdict]:
     """Judge all claims about a table on each of its parts that has been run."""
     return [
         _verdict(claim, found, claim.ours(found, apart), claim.theirs(found, printed))
@@ -165,9 +165,9 @@ def verdicts(table: str, parts: Sequence[tuple[Results, Apart, Printed]]) -> lis
     ]
 
 
-def _verdict(claim: Claim, found: Results, ours: Finding, theirs: tuple[bool, str] | None) -> Verdict:
+def _verdict(claim: Claim, found: Results, ours: Finding, theirs: tuple[bool, str] | None) -> ClaimVerdict:
     holds, numbers = (None, "") if theirs is None else theirs
-    return Verdict(
+    return ClaimVerdict(
         claim.text,
         claim.where,
         found.name,

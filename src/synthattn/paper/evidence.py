@@ -40,12 +40,12 @@ DRAWS, FEW_DRAWS = 1000, 200
 
 def load_all(results: Path, table: str) -> list[StudyRecord]:
     """Read all records of a table, whoever made them, in the order of their paths."""
-    return [records.load(path) for path in sorted((results / RECORDS / table).rglob("*.json"))]
+    return [records.load(path) for path in records.record_files((results / RECORDS / table).rglob("*"))]
 
 
 def place(results: Path, table: str, scale: str, part: str, name: str) -> Path:
-    """Return where the record of a run is kept; its rows are in the folder of the same name."""
-    return results / RECORDS / table / scale / part / f"{name}.json"
+    """Return where the record of a run is kept; its rows are beside it."""
+    return results / RECORDS / table / scale / part / f"{name}.json.xz"
 
 
 def collect(results: Path, table: str) -> Outcome:
@@ -73,6 +73,8 @@ def collect(results: Path, table: str) -> Outcome:
     notes = sorted({note for entry in found for note in entry.record.notes if not entry.candidate})
     notes += sorted({entry.trouble for entry in found if entry.trouble})
     notes += _left_out(found)
+    if any(entry.after for entry in found):
+        notes.append("Attention weights before and after training are on the page of the table analysis.")
     notes.append("P-values of the first metric of a part are adjusted for the number of its rows (Holm).")
     shown = [part for part, _, _ in parts]
     return Outcome(table, TITLES[table], shown, notes, sorted(made), verdicts=verdicts(table, parts))
@@ -178,6 +180,8 @@ def _row(
         return shown
     shown.status, shown.reason, shown.failed_seeds = "done", "", 0
     shown.loss_curve, shown.training_seconds = [], None
+    # The page of "analysis" shows the attention weights of all tables.
+    shown.histograms, shown.histograms_before = [], []
     if part.speed_rounds and row == part.baseline:
         shown.training_speed = 1.0
     base = done(runs.get(part.baseline.name, {})) if row != part.baseline else {}

@@ -1,4 +1,4 @@
-"""Results of a table of the paper: a study with verdicts on the paper's claims."""
+"""The outcome of a table: results of its study, with verdicts on the paper's claims."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,42 +7,42 @@ from typing import Literal
 from synthattn.compare.results import FILE, StudyResults, load_study
 
 Judgement = Literal["holds", "does not hold", "undecided", "not run"]
-Kind = Literal["text", "table", "elsewhere"]
+ClaimSource = Literal["text", "table", "elsewhere"]
 JUDGEMENTS: tuple[Judgement, ...] = ("holds", "does not hold", "undecided", "not run")
 
 
 @dataclass
-class Verdict:
-    """A claim of the paper, and whether it holds here."""
+class ClaimVerdict:
+    """A claim of the paper, and the verdict of our runs on it."""
 
     claim: str
-    """In words a newcomer follows."""
+    """The claim in plain words."""
     where: str
-    """Where the paper says so: ``abstract``, ``Table 2``."""
+    """Place in the paper: ``abstract``, ``Table 2``."""
     part: str
     scale: str
     judgement: Judgement
     because: str
-    """Our numbers and the test that was used, in a sentence or two."""
+    """Our numbers and the test, in a sentence or two."""
     in_paper: str = ""
-    """What the paper's own numbers say, which is not always what its text says."""
+    """The paper's own numbers, which do not always agree with its text."""
     in_paper_holds: bool | None = None
-    """By its own numbers; None where it has none."""
+    """Verdict of the paper's own numbers; None if it has none."""
     runs: int = 0
-    """How many of each row it rests on; 0 where there are none, or where it is not about scores."""
-    kind: Kind = "text"
-    """Whether the paper says so in words, or its table does, or another paper's."""
+    """Number of runs of each row; 0 if there are none, or if the claim is not about scores."""
+    kind: ClaimSource = "text"
+    """Source of the claim: the paper's text, its tables, or another paper."""
 
 
 @dataclass
 class Outcome(StudyResults):
-    """Results of a whole table."""
+    """Results of a whole table, with verdicts."""
 
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[ClaimVerdict] = field(default_factory=list)
 
     @property
     def table(self) -> str:
-        """The name on the command line."""
+        """Return the name of the table on the command line."""
         return self.name
 
 

@@ -1,14 +1,13 @@
-"""Tables and pages of what has been run, made from the records alone."""
+"""Write tables and pages from the records of runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from synthattn.compare.results import FILE
 from synthattn.data.locks import locked_folder
-from synthattn.paper import analysis, evidence, markdown, outcome, table1
-from synthattn.paper.markdown import PAGE, TABLE
-from synthattn.paper.page import page, page_of_table1, table
-from synthattn.paper.page import table1 as markdown_of_table1
+from synthattn.paper import analysis, evidence, outcome, table1
+from synthattn.paper.overview import overview
+from synthattn.paper.page import PAGE, TABLE, page, table
 from synthattn.paper.recipes import TABLES
 from synthattn.saved_file import write_text
 
@@ -18,10 +17,10 @@ COMPUTED = ("table1", "analysis")
 
 
 def publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
-    """Write the results, the table and the page of each table that has records, and the overview of all.
+    """Write results, table and page of each table that has records, and the overview of all tables.
 
-    Where all tables are asked for and one has records, the others are there too, with what is published. Commands that
-    run side by side do this one after the other.
+    If all tables are asked for and one has records, the others are written too, with the published numbers. Commands
+    that run side by side publish one after the other.
     """
     with locked_folder(results, wait=True):
         return _publish(results, names)
@@ -43,12 +42,12 @@ def _publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
     known = [name for name in (*TABLES, analysis.NAME) if (results / name / FILE).is_file()]
     if known:
         written = [outcome.load(results / name) for name in known]
-        write_text(results / OVERVIEW, markdown.overview(written, (results / "table1").is_dir()))
+        write_text(results / OVERVIEW, overview(written, (results / "table1").is_dir()))
     return found
 
 
 def write(results: Path, found: outcome.Outcome) -> outcome.Outcome:
-    """All files of a table but its records, from what is in its ``results.json``."""
+    """Write all files of a table except its records; page and Markdown are made from its ``results.json``."""
     folder = results / found.table
     folder.mkdir(parents=True, exist_ok=True)
     found.save(folder / FILE, digits=6)
@@ -62,5 +61,5 @@ def _write_table1(results: Path) -> None:
     folder = results / "table1"
     folder.mkdir(parents=True, exist_ok=True)
     rows = table1.synthesized()
-    write_text(folder / TABLE, markdown_of_table1(rows))
-    write_text(folder / PAGE, page_of_table1(rows))
+    write_text(folder / TABLE, table1.markdown(rows))
+    write_text(folder / PAGE, table1.page(rows))

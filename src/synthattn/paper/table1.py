@@ -1,14 +1,19 @@
-"""Table 1: what each synthesizing function looks at, and what it costs; found out by trying, not written down.
+"""Table 1: what each synthesizing function looks at and what it costs, found out by trying.
 
-A layer is given texts that differ in one token. Whose logits change tells what they depend on.
+A layer reads texts that differ in one token; the logits that change show what they depend on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from synthattn.layers import SyntheticAttention
+from synthattn.render import markdown as md
+from synthattn.render.document import Document, MarkdownOnly, PageOnly, Paragraph, Section
+from synthattn.render.html import page as html
+from synthattn.render.numbers import NOTHING, whole
+from synthattn.render.table import Cell, Column, Row, Span, Table
 
 PRINTED: dict[str, tuple[str, Callable[[int, int, int], int]]] = {
     "vanilla": ("2 d²", lambda d, n, heads: 2 * d * d),
@@ -34,26 +39,26 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Synthesized:
-    """What was found out about one synthesizing function."""
+class SynthesizedRow:
+    """One synthesizing function, and what was found out about it."""
 
     name: str
     attention: str
     conditions_on: str
-    """``nothing``, ``the token itself`` or ``all tokens``."""
+    """Tokens that the logits of a token depend on: ``nothing``, ``the token itself`` or ``all tokens``."""
     scope: str
-    """``global`` where every text has the same logits, else ``local``."""
+    """Either ``global``, if every text has the same logits, or ``local``."""
     interaction: bool
     """Whether the logit of two tokens depends on both."""
     parameters: int
-    """Trained ones, without those of values and output, of all heads."""
+    """Trained parameters of all heads, without the projections of values and output."""
     printed: str
-    """The paper's formula; nothing for mixtures, which it does not list."""
+    """Formula of the paper; empty for mixtures, which it does not list."""
     printed_value: int | None
 
 
 def probe(attention: str, d_model: int = 16, num_heads: int = 2, length: int = 9) -> tuple[str, str, bool]:
-    """What the logits of a layer depend on, whether they differ between texts, and whether two tokens interact."""
+    """Find out what the logits of a layer depend on, whether they differ between texts, and whether tokens interact."""
     layer = SyntheticAttention(d_model, num_heads, attention=attention, max_length=length).double().eval()
     generator = torch.Generator().manual_seed(0)
     text = torch.randn(1, length, d_model, generator=generator, dtype=torch.float64)
@@ -78,21 +83,21 @@ def probe(attention: str, d_model: int = 16, num_heads: int = 2, length: int = 9
 
 
 def parameters(attention: str, d_model: int, num_heads: int, length: int) -> int:
-    """Trained ones of the synthesizing function alone."""
+    """Count trained parameters of the synthesizing function alone."""
     with torch.device("meta"):
         layer = SyntheticAttention(d_model, num_heads, attention=attention, max_length=length, bias=False)
     everything = sum(parameter.numel() for parameter in layer.parameters() if parameter.requires_grad)
     return everything - layer.value.weight.numel() - layer.output.weight.numel()
 
 
-def synthesized(d_model: int = 512, num_heads: int = 8, length: int = 256) -> list[Synthesized]:
-    """All rows, with the sizes of the paper's translation models unless given."""
+def synthesized(d_model: int = 512, num_heads: int = 8, length: int = 256) -> list[SynthesizedRow]:
+    """Return all rows, at the sizes of the paper's translation models unless given."""
     rows = []
     for attention, name in NAMES.items():
         conditions, scope, interaction = probe(attention)
         formula, value = PRINTED.get(attention, ("", None))
         rows.append(
-            Synthesized(
+            SynthesizedRow(
                 name,
                 attention,
                 conditions,
@@ -104,3 +109,44 @@ def synthesized(d_model: int = 512, num_heads: int = 8, length: int = 256) -> li
             )
         )
     return rows
+
+
+TITLE = "Table 1: what attention is computed from, and what that costs"
+NOTES = [
+    "Found out by trying: layers are given texts that differ in one token, and the logits that change tell what they "
+    "depend on. Tokens interact if the logit of two tokens depends on both.",
+    "Parameters are those that are trained to synthesize logits, of all heads of a layer, at the sizes of the paper's "
+    "translation models. The paper's formulas with N alone are for one head.",
+]
+
+
+def table_of(rows: Sequence[SynthesizedRow]) -> Table:
+    """Return the table of all functions."""
+    texts = {
+        "Depends on": [row.conditions_on for row in rows],
+        "Same for all texts": ["yes" if row.scope == "global" else "no" for row in rows],
+        "Tokens interact": ["yes" if row.interaction else "no" for row in rows],
+        "Parameters": [whole(row.parameters) for row in rows],
+        "The paper's formula": [row.printed or NOTHING for row in rows],
+        "The paper's value": [NOTHING if row.printed_value is None else whole(row.printed_value) for row in rows],
+    }
+    columns = [Column(head, [Cell(t) for t in each], short=head.replace(" ", "\n", 1)) for head, each in texts.items()]
+    return Table(TITLE, "Attention", [Row(row.name, row.attention) for row in rows], columns)
+
+
+def page(rows: Sequence[SynthesizedRow]) -> str:
+    """Return the page as one HTML file."""
+    return html(_document(rows))
+
+
+def markdown(rows: Sequence[SynthesizedRow]) -> str:
+    """Return the document as Markdown."""
+    return md.markdown(_document(rows))
+
+
+def _document(rows: Sequence[SynthesizedRow]) -> Document:
+    command = "synthattn reproduce table1"
+    blocks = [table_of(rows), *(Paragraph(note, "note") for note in NOTES)]
+    said = ("Written by ", Span(command, "code"), ", not by hand; the same ", Span("as a page", link="page.html"), ".")
+    lead = [PageOnly([Paragraph(command, "soft")]), MarkdownOnly([Paragraph(said)])]
+    return Document(TITLE, command, lead, [Section("table", "What was found", blocks)])

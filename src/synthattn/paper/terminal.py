@@ -7,26 +7,26 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from synthattn.compare.results import Results as Part
-from synthattn.paper.markdown import basis, contradicts_itself, counted, measures, trouble
-from synthattn.paper.outcome import Judgement, Outcome, Verdict
-from synthattn.paper.page import table_of, table_of_table1
-from synthattn.paper.table1 import Synthesized
+from synthattn.compare.results import Results
+from synthattn.compare.table import trouble
+from synthattn.paper.outcome import ClaimVerdict, Judgement, Outcome
+from synthattn.paper.part_table import part_table
+from synthattn.paper.table1 import SynthesizedRow, table_of
+from synthattn.paper.words import basis, contradicts_itself, counted
 from synthattn.render import terminal
 from synthattn.render.table import Table
 from synthattn.terminal import SafeConsole
 
-WORDS: dict[Judgement, str] = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not run": "dim"}
+COLOURS: dict[Judgement, str] = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not run": "dim"}
 WIDEST = 100
-"""Longer lines are hard to read."""
+"""Maximum width of a paragraph; longer lines are hard to read."""
 
 
 def show(outcome: Outcome, console: Console | None = None) -> None:
     """Print each part, as much of it as the terminal has room for, and the verdicts."""
     console = console or SafeConsole()
     for part in outcome.parts:
-        if not measures(part) and not any(map(trouble, part.rows)):
-            # What was only looked at is drawn on the page.
+        if not part_table(part).columns:  # charts of attention weights are on the page
             continue
         terminal.show(console, layouts(outcome, part))
         for row in part.rows:
@@ -38,23 +38,22 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
         console.print(_verdicts(outcome.verdicts), width=min(console.width, WIDEST))
 
 
-def show_table1(rows: Sequence[Synthesized], console: Console | None = None) -> None:
-    """Print what each synthesizing function looks at."""
-    # The paper's formulas need more room than there is.
-    terminal.show(console or SafeConsole(), [table_of_table1(rows).without("The paper's formula")])
+def show_table1(rows: Sequence[SynthesizedRow], console: Console | None = None) -> None:
+    """Print what each synthesizing function looks at, without the paper's formulas, which need much room."""
+    terminal.show(console or SafeConsole(), [table_of(rows).without("The paper's formula")])
 
 
-def layouts(outcome: Outcome, part: Part) -> list[Table]:
-    """Return the table of a part from the widest to the narrowest."""
-    # The paper's sizes and speeds are on the page.
-    found = [each if each.head in part.metrics else replace(each, paper=[]) for each in measures(part)]
-    metrics = [each for each in found if each.head in part.metrics]
-    published = next((n for n, each in enumerate(metrics) if each.paper), 0)
-    main = [each for each in found if each not in metrics or metrics.index(each) in (0, published)]
-    bare = [each for each in main if each in metrics]
+def layouts(outcome: Outcome, part: Results) -> list[Table]:
+    """Return the table of a part from the widest to the narrowest; the paper's sizes and speeds are on the page."""
+    metrics = list(part.metrics)
+    published = [name for name in metrics if any(name in row.published for row in part.rows)]
+    main = [*metrics[:1], *published[:1]]
     title = f"{outcome.title}: {part.title} (scale {part.scale})"
-    every, few, fewest = (replace(table_of(part, each), title=title) for each in (found, main, bare))
-    tests, intervals = ["difference", "paper"], ["here", "Training speed", *part.metrics]
+    every, few, fewest = (
+        replace(part_table(part, names, costs, paper=False), title=title)
+        for names, costs in ((metrics, True), (main, True), (main, False))
+    )
+    tests, intervals = ["difference", "paper"], ["here", "Training speed", *metrics]
     return [
         every.without(details=["paper", "Training speed"]),
         every.without(details=[*tests, "Training speed"]),
@@ -66,7 +65,7 @@ def layouts(outcome: Outcome, part: Part) -> list[Table]:
     ]
 
 
-def _verdicts(verdicts: list[Verdict]) -> Grid:
+def _verdicts(verdicts: Sequence[ClaimVerdict]) -> Grid:
     table = Grid.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column()
@@ -79,5 +78,5 @@ def _verdicts(verdicts: list[Verdict]) -> Grid:
         if contradicts_itself(verdict):
             says.append(f"\nThe paper's text and its numbers disagree: {verdict.in_paper}", "yellow")
         word = "\n".join(filter(None, (verdict.judgement, basis(verdict))))
-        table.add_row(Text(word, WORDS[verdict.judgement]), says)
+        table.add_row(Text(word, COLOURS[verdict.judgement]), says)
     return table

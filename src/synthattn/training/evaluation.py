@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import lzma
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,11 +94,16 @@ class Evaluation:
 
 
 def load_rows(folder: Path) -> dict[str, Rows]:
-    """Load the saved rows; return an empty dictionary if there are none or they cannot be read."""
+    """Load the rows in the folder of a run; return an empty dictionary if there are none or they cannot be read."""
+    return read_rows(folder / "rows.npz")
+
+
+def read_rows(file: Path) -> dict[str, Rows]:
+    """Read a file of rows; return an empty dictionary if there is none or it cannot be read."""
     try:
-        with np.load(folder / "rows.npz", allow_pickle=False) as found:
+        with np.load(file, allow_pickle=False) as found:
             return unpacked_rows({name: found[name] for name in found.files})
-    except (OSError, EOFError, ValueError, KeyError, IndexError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, IndexError, lzma.LZMAError, zipfile.BadZipFile):
         return {}
 
 
