@@ -374,7 +374,7 @@ def test_tables(tmp_path: Path, form: str):
 def test_tables_need_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     make(tmp_path, {"train.parquet": b"PAR1"})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert error(tmp_path) == "train.parquet needs the package pyarrow: pip install 'synthattn[hub]'"
+    assert error(tmp_path) == "train.parquet needs the package pyarrow: pip install 'synthattn[parquet]'"
 
 
 def test_folders_that_datasets_has_saved(tmp_path: Path):

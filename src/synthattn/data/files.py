@@ -212,7 +212,7 @@ def read_table(path: Path, reading: Reading) -> Iterator[Record]:
         pyarrow = importlib.import_module("pyarrow")
         importlib.import_module("pyarrow.parquet")
     except ImportError:
-        raise ValueError(f"{reading.name} needs the package pyarrow: pip install 'synthattn[hub]'") from None
+        raise ValueError(f"{reading.name} needs the package pyarrow: pip install 'synthattn[parquet]'") from None
     number = 0
     try:
         for batch in _batches(path, pyarrow):
