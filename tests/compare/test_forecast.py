@@ -25,14 +25,14 @@ def test_times_add_up():
 
 
 def test_a_budget_gives_the_most_steps_that_fit():
-    found = forecast().fitting(2, 600)
+    found = forecast().fitting(2, 600.0)
     assert found.total(2) <= 0.9 * 600 < forecast(steps=found.steps + 1).total(2)
     assert found.steps > 500
 
 
 def test_a_budget_that_is_too_short_is_refused_with_what_would_do():
     with pytest.raises(ValueError, match=r"^--budget 40 s is too short: 20 steps of each of the 4 runs take about 1 m"):
-        forecast().fitting(2, 40)
+        forecast().fitting(2, 40.0)
 
 
 def test_the_summary_names_runs_and_times():

@@ -40,7 +40,7 @@ def test_terms_are_dataclasses_that_need_no_text():
     [
         ("ramdom", "unknown attention 'ramdom'; did you mean random?"),
         ("vanila+random", "unknown attention 'vanila'; did you mean vanilla?"),
-        ("xyz", "unknown attention 'xyz'; choose from dense, factorized_dense, factorized_random, "),
+        ("xyz", "unknown attention 'xyz'; choose from alibi, dense, factorized_dense, "),
         ("", "malformed attention '': expected a name"),
         ("random+", "malformed attention 'random+': expected a name"),
         ("+random", "expected a name at '+random'"),
