@@ -5,8 +5,6 @@ import hashlib
 import os
 import signal
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -96,10 +94,10 @@ def begun(data: Path, folder: Path) -> None:  # noqa: F811
     Comparison(tiny(data / "classes", "classification"), ("vanilla", "random"), threads=1).save(folder)
 
 
-def pool_of(folder: Path, finished=lambda: None) -> None:
-    tasks = open_tasks(lambda label: Display(), str(folder))
+def pool_of(folder: Path, display=lambda label: Display()) -> None:
+    tasks = open_tasks(display, str(folder))
     source = workers.PlanSource("synthattn.compare.compare:open_tasks", {"folder": str(folder)})
-    workers.execute(tasks, source, jobs=2, threads=1, finished=finished)
+    workers.execute(tasks, source, jobs=2, threads=1)
 
 
 def test_a_run_whose_process_always_dies_is_given_up(data, tmp_path, monkeypatch):  # noqa: F811
@@ -140,10 +138,14 @@ def test_a_mistake_that_a_worker_finds_ends_all(data, tmp_path, monkeypatch):  #
 def test_workers_stop_with_their_parent(data, tmp_path, monkeypatch):  # noqa: F811
     """An interrupt closes the input of each worker; nothing is left running."""
     begun(data, tmp_path / "new")
-    monkeypatch.setattr(workers, "COMMAND", [sys.executable, "-c", "import sys; sys.stdin.read()"])
-    threading.Thread(target=lambda: (time.sleep(0.5), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
+    waiting = "import sys, json; print(json.dumps({'display': ['a run']}), flush=True); sys.stdin.read()"
+    monkeypatch.setattr(workers, "COMMAND", [sys.executable, "-c", waiting])
+
+    def interrupt(label: str) -> Display:
+        raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        pool_of(tmp_path / "new")
+        pool_of(tmp_path / "new", interrupt)
     assert not worker_processes()
 
 

@@ -346,6 +346,8 @@ def work() -> None:
     """Make runs until the parent wants no more."""
     import torch
 
+    # A parent that a shell has put into the background ignores this signal, and so would its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     channel, messages = _Channel(), _messages()
     try:
         first = next(messages)
