@@ -354,7 +354,7 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
 
     with pytest.raises(Stopped):
         compare(comparison, stopped, display, command="the first")
-    assert begun == ["data", "vanilla seed 0", "random seed 0", "vanilla seed 1"]
+    assert begun == ["data", "plan", "all runs", "vanilla seed 0", "random seed 0", "vanilla seed 1"]
     half = report.load(stopped / "results.json")
     assert [variant.status for variant in half.variants] == ["waiting", "waiting"]
     assert all(len(variant.scores["token-perplexity"].by_seed) == 1 for variant in half.variants)
@@ -364,7 +364,7 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
     again = compare(
         load_comparison(stopped), stopped, lambda name: begun.append(name) or Display(), "the second", resume=True
     )
-    assert begun == ["data", "vanilla seed 1", "random seed 1", "speed"]
+    assert begun == ["data", "plan", "all runs", "vanilla seed 1", "random seed 1", "speed"]
     assert {name: one.times for name, one in runs(stopped).items() if name in before} == before
     assert record.load(stopped / "runs" / "vanilla-1").times["starts"] == 2
     assert (again.command, again.started) == ("the first", half.started)

@@ -35,6 +35,12 @@ def test_a_budget_that_is_too_short_is_refused_with_what_would_do():
         forecast().fitting(2, 40.0)
 
 
+def test_rows_that_could_not_be_timed_take_no_time():
+    found = forecast(times={})
+    assert (found.run("vanilla"), found.training(2), found.measuring) == (0.0, 0.0, 0)
+    assert found.fitting(2, 60.0) == found
+
+
 def test_the_summary_names_runs_and_times():
     assert forecast().summary(2, 1) == (
         "2 variants x 2 seeds x 100 steps, 2 at a time, 1 thread each: about 2 min (training and scoring 2 min, "

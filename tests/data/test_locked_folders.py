@@ -36,7 +36,11 @@ def refused(place: Path, *arguments: str) -> str:
     """Run a command that must be refused; its one line of error."""
     process = Process(place / "second", list(arguments)).wait()
     assert process.code == 2, process.said
-    lines = [line for line in process.said.splitlines() if not line.startswith(("run: ", "data: ", "random"))]
+    lines = [
+        line
+        for line in process.said.splitlines()
+        if not line.startswith(("run: ", "data: ", "plan: ", "all runs: ", "random"))
+    ]
     assert len(lines) == 1, process.said
     return lines[0]
 

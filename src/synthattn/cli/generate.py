@@ -24,6 +24,8 @@ def run(
     """Print answers line by line, as soon as a batch is done."""
     if batch < 1:
         raise ValueError(f"--batch must be at least 1, got {batch}")
+    if not temperature >= 0:
+        raise ValueError(f"--temperature must be at least 0, got {temperature:g}")
     if file is None and sys.stdin.isatty():
         batch = 1  # a typed line is answered at once
     settings = EvaluationSettings(beams=beams, max_new_tokens=max_new_tokens)

@@ -1,5 +1,6 @@
 """Estimate how long a study takes from the first steps of each model, before anything is trained."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -69,7 +70,9 @@ class Forecast:
     passed: float
 
     def run(self, row: str) -> float:
-        """Return the seconds of one run of a row."""
+        """Return the seconds of one run of a row; 0 for a row that could not be timed."""
+        if row not in self.times:
+            return 0.0
         one = self.times[row]
         trained = self.steps * one.step if self.minutes is None else 60 * self.minutes
         return trained + self.validations * one.validation + one.scoring
@@ -78,7 +81,7 @@ class Forecast:
         """Return the seconds of all runs, with some of them at the same time."""
         seconds = [self.run(name) for name in self.times]
         # However many run side by side, one run is not made in less than its time.
-        return max(self.runs * sum(seconds) / jobs, *seconds)
+        return max([self.runs * sum(seconds) / jobs, *seconds])
 
     @property
     def measuring(self) -> float:
@@ -88,7 +91,7 @@ class Forecast:
         return self.passed + self.training(jobs) + self.measuring
 
     def fitting(self, jobs: int, seconds: float) -> "Forecast":
-        """Return the same with as many steps, equal for all runs, as fit into a budget.
+        """Return a forecast with as many steps, equal for all runs, as fit into a budget.
 
         Raises:
             ValueError: if nearly nothing fits.
@@ -97,6 +100,8 @@ class Forecast:
         def total(steps: int) -> float:
             return dataclasses.replace(self, steps=steps).total(jobs)
 
+        if not self.times:  # every run fails, whatever its length
+            return self
         steps, most = 0, 1
         while total(most) <= MARGIN * seconds:
             most *= 2
@@ -136,15 +141,22 @@ def forecast(execution: Execution, part: StudyPart, prepared: Prepared, passed: 
     training = part.settings.training
     planned = plan_training(training, prepared)
     batches = typical(prepared.train, training.batch_tokens)
-    times = {name: _times(one, prepared, batches, part.speed_rounds) for name, one in settings.items()}
-    slowest = settings[max(times, key=lambda name: times[name].step)]
+    times = {}
+    for name, one in settings.items():
+        # A model that cannot be built or trained fails in its own run, which leaves the others.
+        with contextlib.suppress(ValueError, RuntimeError, MemoryError):
+            times[name] = _times(one, prepared, batches, part.speed_rounds)
+    memory = PROCESS_BYTES
+    if times:
+        slowest = settings[max(times, key=lambda name: times[name].step)]
+        memory += training_memory(builder(slowest, prepared), heaviest(batches))
     return Forecast(
         times,
         max(row.seeds for row in rows),
         planned.steps,
         0 if training.minutes is not None else planned.steps // planned.evaluate_every,
         training.minutes,
-        PROCESS_BYTES + training_memory(builder(slowest, prepared), heaviest(batches)),
+        memory,
         passed,
     )
 
