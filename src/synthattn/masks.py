@@ -143,10 +143,12 @@ def from_torch(
 
 
 def check_tensor(name: str, value: object) -> None:
-    """Raise a ValueError unless ``value`` is a tensor in whose memory all of its entries are."""
+    """Raise a ValueError unless ``value`` is a dense tensor in whose memory all of its entries are."""
     if not isinstance(value, Tensor):
         raise ValueError(f"{name} must be a tensor, got {type(value).__name__}")
-    plain = type(value) in (Tensor, nn.Parameter) and value.is_cpu and value.layout is torch.strided
+    if value.layout is not torch.strided or value.is_nested:
+        raise ValueError(f"{name} must be a dense tensor, got {'nested' if value.is_nested else _name(value.layout)}")
+    plain = type(value) in (Tensor, nn.Parameter) and value.is_cpu
     if plain and not is_tracing(value) and not has_memory(value):
         raise ValueError(f"{name} has too little memory for its shape: its storage was resized")
 
@@ -193,5 +195,5 @@ def _from_attn_mask(
     )
 
 
-def _name(dtype: torch.dtype) -> str:
+def _name(dtype: torch.dtype | torch.layout) -> str:
     return str(dtype).removeprefix("torch.")
