@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import os
 import re
 import time
@@ -85,7 +86,7 @@ class Forecast:
 
     @property
     def measuring(self) -> float:
-        return sum(one.measuring for one in self.times.values())
+        return math.fsum(one.measuring for one in self.times.values())
 
     def total(self, jobs: int) -> float:
         return self.passed + self.training(jobs) + self.measuring
