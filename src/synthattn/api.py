@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthattn.compare.compare import FILE as COMPARISON
-from synthattn.compare.compare import Comparison, load_comparison
 from synthattn.compare.compare import compare as run_comparison
+from synthattn.compare.comparison import FILE as COMPARISON
+from synthattn.compare.comparison import Comparison, load_comparison
 from synthattn.compare.forecast import seconds_of
 from synthattn.compare.plan import slug
 from synthattn.compare.results import FILE as RESULTS

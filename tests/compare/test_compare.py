@@ -17,7 +17,8 @@ from synthattn.cli import compare as verb
 from synthattn.cli import specs
 from synthattn.compare import costs, execution, statistics
 from synthattn.compare import results as report
-from synthattn.compare.compare import CONTROL, Comparison, compare, load_comparison
+from synthattn.compare.compare import compare
+from synthattn.compare.comparison import CONTROL, Comparison, load_comparison
 from synthattn.compare.measure import measure
 from synthattn.compare.plan import slug
 from synthattn.data.tokenizers import load_tokenizer

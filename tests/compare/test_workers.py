@@ -11,8 +11,10 @@ import pytest
 from test_compare import data, tiny  # noqa: F401 (a fixture)
 
 from synthattn.compare import workers
-from synthattn.compare.compare import Comparison, compare, load_comparison, open_tasks
+from synthattn.compare.compare import compare
+from synthattn.compare.comparison import Comparison, load_comparison, open_tasks
 from synthattn.compare.records import load as load_record
+from synthattn.compare.schedule import PlanSource
 from synthattn.engine import thresholds
 from synthattn.training import checkpoints, record
 from synthattn.training.progress import Display
@@ -96,7 +98,7 @@ def begun(data: Path, folder: Path) -> None:  # noqa: F811
 
 def pool_of(folder: Path, display=lambda label: Display()) -> None:
     tasks = open_tasks(display, str(folder))
-    source = workers.PlanSource("synthattn.compare.compare:open_tasks", {"folder": str(folder)})
+    source = PlanSource("synthattn.compare.comparison:open_tasks", {"folder": str(folder)})
     workers.execute(tasks, source, jobs=2, threads=1)
 
 

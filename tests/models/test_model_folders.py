@@ -18,7 +18,7 @@ from tools.faults.configurations import KINDS
 from tools.faults.in_process import call
 
 from synthattn.compare import results
-from synthattn.compare.compare import load_comparison
+from synthattn.compare.comparison import load_comparison
 from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source
 from synthattn.data.tokenizers import train_tokenizer

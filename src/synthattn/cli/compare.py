@@ -12,7 +12,8 @@ from rich.console import Console
 
 from synthattn.cli.command import command
 from synthattn.cli.specs import split
-from synthattn.compare.compare import Comparison, compare, load_comparison
+from synthattn.compare.compare import compare
+from synthattn.compare.comparison import Comparison, load_comparison
 from synthattn.compare.forecast import seconds_of
 from synthattn.compare.results import Results
 from synthattn.compare.table import SPEEDS, tables, trouble

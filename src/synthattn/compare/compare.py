@@ -4,152 +4,37 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
-import yaml
 
-from synthattn.compare import collect, executors, statistics, workers
+from synthattn.compare import collect, statistics
+from synthattn.compare.comparison import BASELINE, WAY_OUT, Comparison, ComparisonFolder
 from synthattn.compare.execution import Execution
-from synthattn.compare.forecast import Forecast, available_memory, cores, forecast
+from synthattn.compare.forecast import Forecast
+from synthattn.compare.local import Local
 from synthattn.compare.overall import Overall
 from synthattn.compare.page import answer_page, markdown, page, picture
-from synthattn.compare.plan import PlannedRun, Study, StudyPart, StudyRow, plan
+from synthattn.compare.plan import StudyPart, plan
 from synthattn.compare.results import FILE as RESULTS
 from synthattn.compare.results import MetricInfo, Published, Results, Sample, Score, Variant
 from synthattn.compare.results import load as load_results
+from synthattn.compare.schedule import Executor, PlanSource, Task, unfinished
 from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import answer
 from synthattn.data.locks import LOCK, FolderInUseError, locked_folder
-from synthattn.layers.mixers import parse_mixer
-from synthattn.saved_file import one_line, read_yaml, restore, write_text
-from synthattn.synthesizers import FAMILY
+from synthattn.saved_file import one_line, restore, write_text
 from synthattn.training import record
 from synthattn.training.evaluation import Evaluation, load_rows, metrics_of
 from synthattn.training.floors import floors
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display
-from synthattn.training.run import COMPARISON, Stopped, check_names, prepare_data
-from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
+from synthattn.training.run import Stopped, check_names, prepare_data
 
-BASELINE = "vanilla"
-CONTROL = "vanilla (control)"
-"""Vanilla with as many parameters as the largest variant."""
-
-SAMPLES, SPEED_ROUNDS, FEW_DRAWS = 8, 7, 200
-WORTH_PROCESSES = 30.0
-"""Seconds of training that are worth the start of several processes."""
-FILE = COMPARISON
-WAY_OUT = "compare anew, in another folder"
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What is compared.
-
-    Args:
-        settings: of all runs, but for the attention and the seed.
-        attention: the variants; the first should be the baseline.
-        seeds: how many runs each has, from seeds that follow the one of the settings.
-        control: whether a vanilla model with as many parameters as the largest variant is trained too.
-        threads: of each run; by default as many as let all cores work. Results depend on it in their last digits.
-    """
-
-    settings: Settings = field(default_factory=Settings)
-    attention: tuple[str, ...] = FAMILY
-    seeds: int = 1
-    control: bool = False
-    threads: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads must be at least 1, got {self.threads}")
-        if not self.attention:
-            raise ValueError("nothing to compare: give at least one attention")
-        if self.seeds < 1:
-            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise ValueError("a comparison is one process; torchrun is for synthattn train")
-        if self.settings.model.attention != ModelSettings().attention:
-            raise ValueError("model.attention is for synthattn train; say what to compare with --attention")
-        for name in ("encoder_attention", "decoder_attention"):
-            if name in self.settings.model.fields:
-                raise ValueError(f"model.{name} would be the same for every variant; leave it out of a comparison")
-        if self.settings.model.start is not None:
-            raise ValueError("a comparison trains every variant anew; model.start is for synthattn train")
-        names = [str(parse_mixer(spec)) for spec in self.attention]
-        for spec, name in zip(self.attention, names, strict=True):
-            if names.count(name) > 1:
-                raise ValueError(f"{spec} is given twice")
-        object.__setattr__(self, "attention", tuple(names))
-
-    def study(self) -> Study:
-        """Return what is to be run: one part, with a row for each variant."""
-        rows = [StudyRow(name, name, seeds=self.seeds) for name in self.attention]
-        if self.control:
-            rows.append(StudyRow(CONTROL, BASELINE, seeds=self.seeds, control=True))
-        title = f"{self.settings.data.task} on {self.settings.data.source}"
-        baseline = StudyRow(BASELINE, BASELINE, seeds=self.seeds)
-        rounds = SPEED_ROUNDS
-        part = StudyPart("", title, self.settings, tuple(rows), against=baseline, speed_rounds=rounds, looks="maps")
-        return Study("comparison", "", (part,))
-
-    def shortened(self, steps: int) -> "Comparison":
-        """Return the comparison with another number of steps; a warm-up is at most a quarter of them."""
-        training = self.settings.training
-        settings = self.settings.changed(
-            training__steps=steps,
-            training__tokens=None,
-            training__minutes=None,
-            training__warmup=min(training.warmup, steps // 4),
-        )
-        return dataclasses.replace(self, settings=settings)
-
-    def save(self, folder: Path) -> None:
-        content = {name: getattr(self, name) for name in ("seeds", "control", "threads")}
-        content["attention"] = list(self.attention)
-        write_text(folder / FILE, yaml.safe_dump(content | {"settings": as_dict(self.settings)}, sort_keys=False))
-
-
-@dataclass
-class _Saved:
-    """The content of ``compare.yaml``."""
-
-    settings: dict[str, Any]
-    attention: list[str]
-    seeds: int
-    control: bool
-    threads: int | None = None
-
-
-def load_comparison(folder: Path) -> Comparison:
-    file = folder / FILE
-    if not file.is_file():
-        raise ValueError(f"{folder} holds no {FILE}, so it is not the folder of a comparison")
-    try:
-        found = restore(_Saved, read_yaml(file))
-        return Comparison(from_dict(found.settings), tuple(found.attention), found.seeds, found.control, found.threads)
-    except ValueError as error:
-        raise ValueError(f"{file} is damaged: {one_line(error).removeprefix(f'{file} ')}") from error
-
-
-@dataclass(frozen=True)
-class _Folder:
-    """The folder of a comparison: records and runs lie side by side."""
-
-    folder: Path
-    hidden: Mapping[str, str] = field(default_factory=dict)
-
-    def record(self, run: PlannedRun) -> Path:
-        return self.folder / "runs" / f"{run.name}.json"
-
-    def run(self, run: PlannedRun) -> Path:
-        return self.folder / "runs" / run.name
+SAMPLES, FEW_DRAWS = 8, 200
 
 
 @dataclass
@@ -159,6 +44,7 @@ class _Progress:
     folder: Path
     comparison: Comparison
     execution: Execution
+    executor: Executor
     prepared: Prepared
     empty: Results
     """What is known before the first run."""
@@ -174,8 +60,16 @@ class _Progress:
         return self.execution.study.parts[0]
 
     @property
-    def tasks(self) -> list[executors.Task]:
+    def tasks(self) -> list[Task]:
         return [(self.execution, run) for run in plan(self.execution.study)]
+
+    @property
+    def source(self) -> PlanSource:
+        return PlanSource("synthattn.compare.comparison:open_tasks", {"folder": str(self.folder)})
+
+    @property
+    def threads(self) -> int:
+        return self.comparison.threads or torch.get_num_threads()
 
     def write_sometimes(self) -> None:
         """Write what is known so far, but spend little time on it while runs are made."""
@@ -199,6 +93,7 @@ def compare(
     published: Sequence[Published] = (),
     jobs: int | None = None,
     budget: float | None = None,
+    executor: Executor | None = None,
 ) -> Results:
     """Train every variant, score it, measure it, and leave ``report.html``, tables and models in ``folder``.
 
@@ -211,6 +106,7 @@ def compare(
         published: numbers of the paper for the same task, to be shown beside ours.
         jobs: number of runs at the same time; by default as many as cores and memory allow, on an accelerator one.
         budget: seconds for everything. It decides the number of steps, which is the same for all runs.
+        executor: makes the runs; by default this machine.
 
     Raises:
         FolderInUseError: if another process writes into the folder.
@@ -220,8 +116,8 @@ def compare(
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     check_names(folder, comparison.settings)
     with locked_folder(folder):
-        display = display or (lambda name: Display())
-        progress, expected = _begin(comparison, folder, display, command, resume, jobs, budget, began)
+        display, executor = display or (lambda name: Display()), executor or Local()
+        progress, expected = _begin(comparison, folder, display, command, resume, jobs, budget, began, executor)
         progress.empty.published = list(published)
         try:
             if expected is not None:
@@ -230,16 +126,15 @@ def compare(
             _write(progress)
             raise
         speed = display("speed")
-        executors.measure(progress.tasks, speed.scored)
+        executor.measure(progress.tasks, progress.source, progress.threads, speed.scored)
         speed.close()
         return _write(progress, _notes(progress))
 
 
 def _train(progress: _Progress, expected: Forecast, jobs: int | None, display: Callable[[str], Display]) -> None:
-    """Make all runs that have no record yet, in this process or in several."""
-    missing = [(execution, run) for execution, run in progress.tasks if not execution.done(run)]
-    threads = progress.comparison.threads or torch.get_num_threads()
-    jobs = min(len(missing), jobs or _usual_jobs(expected, threads))
+    """Make all runs that have no record yet."""
+    missing, threads = unfinished(progress.tasks), progress.threads
+    jobs = min(len(missing), jobs or progress.executor.usual_jobs(expected, threads))
     general = display("plan")
     general.note(expected.summary(jobs, threads))
     general.close()
@@ -248,49 +143,12 @@ def _train(progress: _Progress, expected: Forecast, jobs: int | None, display: C
     execution = progress.execution
     execution.display = overall.display
     try:
-        if jobs > 1:
-            source = workers.PlanSource(f"{__name__}:open_tasks", {"folder": str(progress.folder)})
-            workers.execute(progress.tasks, source, jobs, threads, finished=progress.write_sometimes)
-        else:
-            with threads_of_torch(threads):
-                executors.execute(progress.tasks, finished=progress.write_sometimes)
+        progress.executor.execute(
+            progress.tasks, progress.source, jobs, threads, lambda *run: None, progress.write_sometimes
+        )
     finally:
         execution.display = display
         overall.close()
-
-
-def _usual_jobs(expected: Forecast, threads: int) -> int:
-    """Return how many runs are made at the same time: as many as cores and memory allow, on accelerators one each."""
-    if torch.cuda.is_available():
-        return torch.cuda.device_count()
-    if expected.training(1) < WORTH_PROCESSES:
-        return 1
-    memory = available_memory()
-    fitting = cores() if memory is None else memory // expected.memory
-    return max(1, min(cores() // threads, fitting))
-
-
-def usual_threads(runs: int) -> int:
-    """Return the threads of a run with which as many runs as there are keep all cores busy."""
-    return max(1, cores() // runs) if not torch.cuda.is_available() else torch.get_num_threads()
-
-
-@contextlib.contextmanager
-def threads_of_torch(count: int) -> Iterator[None]:
-    """Let torch use so many threads until the block ends."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def open_tasks(display: Callable[[str], Display], folder: str) -> list[executors.Task]:
-    """Return the tasks of a comparison that has begun, for a process that makes some of them."""
-    study, place = load_comparison(Path(folder)).study(), _Folder(Path(folder))
-    execution = Execution(study, place, display, lambda run: "", WAY_OUT)
-    return [(execution, run) for run in plan(study)]
 
 
 def _begin(
@@ -302,6 +160,7 @@ def _begin(
     jobs: int | None,
     budget: float | None,
     began: float,
+    executor: Executor,
 ) -> tuple[_Progress, Forecast | None]:
     """Check everything that can be checked before the first run, and estimate the time of all of them.
 
@@ -315,20 +174,22 @@ def _begin(
     metrics_of(prepared.parts, comparison.settings.evaluation)  # a split that is not there is known before training
     if comparison.threads is None:
         runs = comparison.seeds * (len(comparison.attention) + comparison.control)
-        comparison = dataclasses.replace(comparison, threads=usual_threads(runs))
+        comparison = dataclasses.replace(comparison, threads=executor.usual_threads(runs))
+    threads = comparison.threads or torch.get_num_threads()
     execution = _execution(comparison, folder, display, prepared)
     expected = None
     if any(not execution.done(run) for run in plan(execution.study)):
         general.note("timing the first steps")
-        with threads_of_torch(comparison.threads or torch.get_num_threads()):
-            expected = forecast(execution, execution.study.parts[0], prepared, time.monotonic() - began)
+        passed = time.monotonic() - began
+        expected = dataclasses.replace(executor.forecast(execution, prepared, threads), passed=passed)
     if budget is not None and expected is not None:
-        expected = expected.fitting(jobs or _usual_jobs(expected, comparison.threads or 1), budget)
+        expected = expected.fitting(jobs or executor.usual_jobs(expected, threads), budget)
         comparison = comparison.shortened(expected.steps)
         execution = _execution(comparison, folder, display, prepared)
     if not resume:
         comparison.save(folder)
-    progress = _Progress(folder, comparison, execution, prepared, _empty(comparison, prepared, command), 0.0)
+    empty = _empty(comparison, prepared, command)
+    progress = _Progress(folder, comparison, execution, executor, prepared, empty, 0.0)
     with contextlib.suppress(ValueError, FileNotFoundError):  # results that are not there, or damaged, are written anew
         before = load_results(folder / RESULTS)
         progress.empty.started, progress.seconds = before.started, before.seconds
@@ -342,7 +203,7 @@ def _execution(
     comparison: Comparison, folder: Path, display: Callable[[str], Display], prepared: Prepared
 ) -> Execution:
     study = comparison.study()
-    return Execution(study, _Folder(folder), display, lambda run: "", WAY_OUT, {study.parts[0].name: prepared})
+    return Execution(study, ComparisonFolder(folder), display, lambda run: "", WAY_OUT, {study.parts[0].name: prepared})
 
 
 def _check_runs(progress: _Progress) -> None:

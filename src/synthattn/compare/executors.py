@@ -7,14 +7,13 @@ from pathlib import Path
 
 from synthattn.compare.execution import Execution, processes
 from synthattn.compare.plan import PlannedRun
+from synthattn.compare.schedule import Announce, Task, unfinished
 from synthattn.data.locks import locked_file
-
-Task = tuple[Execution, PlannedRun]
 
 
 def execute(
     tasks: Sequence[Task],
-    announce: Callable[[int, int, PlannedRun], None] = lambda number, total, run: None,
+    announce: Announce = lambda number, total, run: None,
     finished: Callable[[], object] = lambda: None,
 ) -> None:
     """Make the runs of a plan that have no record yet.
@@ -24,7 +23,7 @@ def execute(
         announce: is told the number of the next run, how many there are, and which it is.
         finished: is called after each run.
     """
-    missing = [(execution, run) for execution, run in tasks if not execution.done(run)]
+    missing = unfinished(tasks)
     for number, execution, run in shared(missing):
         announce(number, len(missing), run)
         execution.run(run)

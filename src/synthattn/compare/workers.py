@@ -8,8 +8,6 @@ its run and ends. A worker that dies is replaced, and its run continues from its
 """
 
 import contextlib
-import dataclasses
-import importlib
 import json
 import os
 import queue
@@ -18,48 +16,19 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from synthattn.compare.execution import Execution
-from synthattn.compare.executors import Task, held
-from synthattn.compare.plan import PlannedRun
-from synthattn.data.locks import FolderInUseError
+from synthattn.compare.reporting import Channel, SentDisplay, make, refuse, show
+from synthattn.compare.schedule import Announce, PlanSource, Schedule, Task, name_of, unfinished
 from synthattn.training.memory import keep_memory
 from synthattn.training.progress import Display
 from synthattn.training.run import Stopped
 
-TRIES = 3
-"""Number of times that a run is started again after its process has died."""
-PAUSE = 5.0
-"""Seconds until a run is tried again that another command is making."""
 DEVICES = "CUDA_VISIBLE_DEVICES"
 COMMAND = [sys.executable, "-m", "synthattn.compare.workers"]
 """Starts a worker."""
-
-
-@dataclass(frozen=True)
-class PlanSource:
-    """Name of a function that returns the tasks of a plan, in any process.
-
-    Args:
-        function: ``module:name``. It is called with a function that makes displays, and with the arguments.
-        arguments: keyword arguments, which JSON can hold.
-    """
-
-    function: str
-    arguments: dict[str, Any]
-
-    def tasks(self, display: Callable[[str], Display]) -> list[Task]:
-        module, _, name = self.function.partition(":")
-        return getattr(importlib.import_module(module), name)(display, **self.arguments)
-
-
-def name_of(run: PlannedRun) -> str:
-    """Return the name of a run within all studies."""
-    return f"{run.study.name}/{run.study.scale}/{run.part.name}/{run.name}"
 
 
 def execute(
@@ -67,7 +36,7 @@ def execute(
     source: PlanSource,
     jobs: int,
     threads: int,
-    announce: Callable[[int, int, PlannedRun], None] = lambda number, total, run: None,
+    announce: Announce = lambda number, total, run: None,
     finished: Callable[[], object] = lambda: None,
 ) -> None:
     """Make the runs of a plan that have no record yet, several at the same time.
@@ -80,8 +49,8 @@ def execute(
         announce: is told the number of the next run, how many there are, and which it is.
         finished: is called after each run, in this process.
     """
-    missing = [(execution, run) for execution, run in tasks if not execution.done(run)]
-    pool = _Pool(missing, source, min(jobs, len(missing)), threads, announce, finished)
+    missing = unfinished(tasks)
+    pool = _Pool(Schedule(missing, announce, finished), source, min(jobs, len(missing)), threads)
     try:
         pool.run()
     except BaseException:
@@ -125,22 +94,15 @@ class _Worker:
 class _Pool:
     """Workers, and the runs that are still to be made."""
 
-    waiting: list[Task]
+    schedule: Schedule
     source: PlanSource
     jobs: int
     threads: int
-    announce: Callable[[int, int, PlannedRun], None]
-    finished: Callable[[], object]
     workers: list[_Worker] = field(default_factory=list)
     events: "queue.Queue[tuple[_Worker, dict[str, Any] | None]]" = field(default_factory=queue.Queue)
-    deaths: dict[str, int] = field(default_factory=dict)
-    not_before: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.total = len(self.waiting)
 
     def run(self) -> None:
-        while self.waiting or any(worker.task for worker in self.workers):
+        while self.schedule.waiting or any(worker.task for worker in self.workers):
             self._hand_out()
             with contextlib.suppress(queue.Empty):
                 worker, event = self.events.get(timeout=1.0)
@@ -151,27 +113,16 @@ class _Pool:
 
     def _hand_out(self) -> None:
         """Give each idle worker the first run that can be made now; start workers up to the number of jobs."""
-        while self.waiting:
+        while self.schedule.waiting:
             idle = next((worker for worker in self.workers if worker.task is None), None)
             if idle is None and len(self.workers) >= self.jobs:
                 return
-            task = self._next()
+            task = self.schedule.next(busy=any(worker.task for worker in self.workers))
             if task is None:
                 return
             worker = idle or self._start(len(self.workers))
-            self.waiting.remove(task)
             worker.task = task
-            self.announce(self.total - len(self.waiting), self.total, task[1])
             worker.tell(name_of(task[1]))
-
-    def _next(self) -> Task | None:
-        """Return the first run that can be made; one that needs another run waits for it."""
-        now, busy = time.monotonic(), any(worker.task for worker in self.workers)
-        for execution, run in self.waiting:
-            due = self.not_before.get(name_of(run), now) <= now
-            if due and (not busy or execution.ready(run)):
-                return execution, run
-        return None
 
     def _start(self, number: int) -> _Worker:
         errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
@@ -201,38 +152,21 @@ class _Pool:
 
     def _handle(self, worker: _Worker, event: dict[str, Any]) -> None:
         assert worker.task is not None
-        (name, values), (execution, run) = next(iter(event.items())), worker.task
-        if name == "display":
-            worker.display = execution.display(*values)
-        elif name in ("note", "step", "scored", "close") and worker.display is not None:
-            getattr(worker.display, name)(*values)
-        elif name == "failed":
-            raise ValueError(*values)
-        elif name == "in use":
-            raise FolderInUseError(*values)
-        elif name in ("done", "busy"):
+        (name, values), task = next(iter(event.items())), worker.task
+        refuse(name, *values)
+        if name in ("done", "busy"):
             worker.task = worker.display = None
-            if name == "busy":  # another command makes it: come back to it later
-                self.waiting.append((execution, run))
-                self.not_before[name_of(run)] = time.monotonic() + PAUSE
-            else:
-                self.finished()
+            self.schedule.ended(task, name)
+        else:
+            worker.display = show(task[0], worker.display, event)
 
     def _replace(self, worker: _Worker) -> None:
-        """Let another worker continue the run of one that has died; give a run up that always ends like this."""
+        """Let another worker continue the run of one that has died."""
         self.workers.remove(worker)
         reason = worker.last_words()
         self._discard(worker)
-        if worker.task is None:
-            return
-        execution, run = worker.task
-        name = name_of(run)
-        self.deaths[name] = self.deaths.get(name, 0) + 1
-        if self.deaths[name] <= TRIES:
-            self.waiting.insert(0, (execution, run))
-            return
-        execution.fail(run, f"given up after {TRIES + 1} tries: {reason}")
-        self.finished()
+        if worker.task is not None:
+            self.schedule.died(worker.task, reason)
 
     def stop(self) -> None:
         """Let all workers save and end; a second Ctrl-C ends them at once."""
@@ -279,52 +213,12 @@ def environment(number: int, threads: int) -> dict[str, str]:
 # In a worker --------------------------------------------------------------------------------------------------------
 
 
-class _Channel:
-    """What a worker reports to its parent."""
-
-    def __init__(self) -> None:
-        # What libraries print must not come between the lines.
-        self.file = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        self.lock = threading.Lock()
-
-    def send(self, name: str, *values: Any) -> None:
-        with self.lock, contextlib.suppress(OSError):  # a parent that is gone is noticed by its end of the input
-            self.file.write(json.dumps({name: values}) + "\n")
-            self.file.flush()
-
-
-@dataclass
-class _SentDisplay(Display):
-    """A display whose messages are shown by the parent."""
-
-    channel: _Channel
-    name: dataclasses.InitVar[str]
-    seconds: float = 0.2
-    last: float = 0.0
-
-    def __post_init__(self, name: str) -> None:
-        self.channel.send("display", name)
-
-    def note(self, text: str) -> None:
-        self.channel.send("note", text)
-
-    def step(self, step: int, steps: int, facts: dict[str, str]) -> None:
-        if self._due(step == steps):
-            self.channel.send("step", step, steps, facts)
-
-    def scored(self, done: int, total: int) -> None:
-        if self._due(done == total):
-            self.channel.send("scored", done, total)
-
-    def close(self) -> None:
-        self.channel.send("close")
-
-    def _due(self, last: bool) -> bool:
-        if not last and time.monotonic() - self.last < self.seconds:
-            return False
-        self.last = time.monotonic()
-        return True
+def _channel() -> Channel:
+    """Return what a worker reports to its parent."""
+    file = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    # What libraries print must not come between the lines.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return Channel(file)
 
 
 def _messages() -> Iterator[Any]:
@@ -348,33 +242,18 @@ def work() -> None:
 
     # A parent that a shell has put into the background ignores this signal, and so would its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    channel, messages = _Channel(), _messages()
+    channel, messages = _channel(), _messages()
     try:
         first = next(messages)
         torch.set_num_threads(first["threads"])
         keep_memory()
         source = PlanSource(first["function"], first["arguments"])
-        tasks = {name_of(run): (made, run) for made, run in source.tasks(lambda name: _SentDisplay(channel, name))}
+        tasks = {name_of(run): (made, run) for made, run in source.tasks(lambda name: SentDisplay(channel, name))}
         for name in messages:
             execution, run = tasks[name]
-            channel.send(*_make(execution, run))
+            channel.send(*make(execution, run))
     except (Stopped, KeyboardInterrupt, StopIteration):
         return
-
-
-def _make(execution: Execution, run: PlannedRun) -> tuple[str, ...]:
-    """Make a run, and return how that ended."""
-    try:
-        with held(execution.places.run(run)) as mine:
-            if not mine:
-                return ("busy",)
-            if not execution.done(run):
-                execution.run(run)
-    except FolderInUseError as error:
-        return "in use", str(error)
-    except (ValueError, OSError) as error:
-        return "failed", str(error)
-    return ("done",)
 
 
 if __name__ == "__main__":
