@@ -116,7 +116,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path):
         "import os, sys, time; from pathlib import Path; from synthattn.data.locks import locked_folder\n"
         "with locked_folder(Path(sys.argv[1])):\n"
         "    child = os.fork()\n"
-        "    if child: print(child, flush=True)\n"
+        "    if not child: print(os.getpid(), flush=True)\n"
         "    time.sleep(60)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
