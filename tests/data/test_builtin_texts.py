@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from synthattn.data.builtin import BUILTINS, open_builtin
-from synthattn.data.builtin.dialogue import _TOPICS
+from synthattn.data.builtin.words import templates
 
 
 def records(name: str) -> dict[str, list]:
@@ -61,7 +61,7 @@ def test_a_summary_is_not_the_first_sentence_by_position(reports):
 
 
 def test_replies_follow_from_persona_and_history(chats):
-    values = {value for topic in _TOPICS for value in topic.values}
+    values = {value for topic in templates("topic") for value in topic[-1]}
     kinds = {"persona": 0, "history": 0}
     for fields in (f for split in chats.values() for f in split):
         persona, history, reply = " ".join(fields["persona"]), fields["history"], fields["reply"]

@@ -12,20 +12,8 @@ from functools import cache
 
 from synthattn.data.builtin import phrases_de as phrases
 from synthattn.data.builtin.generated import generator
-from synthattn.data.builtin.inflect_en import third_person
-from synthattn.data.builtin.lexicon_de import (
-    ADJECTIVES,
-    FINITE,
-    NAMES,
-    NOUNS,
-    TIMES,
-    VERBS,
-    Adjective,
-    Noun,
-    Verb,
-    share,
-)
-from synthattn.data.builtin.phrases_de import Phrase, after_preposition, gap, noun_phrase, pronoun_for
+from synthattn.data.builtin.phrases_de import Adjective, Noun, Phrase, Verb, share
+from synthattn.data.builtin.words import third_person
 
 VERSION = 2
 Sentences = tuple[str, str]
@@ -107,8 +95,8 @@ def german(clause: Clause, order: str, opening: str = "") -> str:
 
 def _finite(third: str, infinitive: str, subject: Phrase) -> str:
     number = 3 if subject.plural else subject.person - 1
-    if third in FINITE:
-        return FINITE[third][number]
+    if third in phrases.FINITE:
+        return phrases.FINITE[third][number]
     stem = third.removesuffix("t")
     second = third if stem.endswith(("s", "ß", "z")) else stem + "st"
     return (infinitive.removesuffix("n"), second, third, infinitive)[number]
@@ -116,17 +104,17 @@ def _finite(third: str, infinitive: str, subject: Phrase) -> str:
 
 @cache
 def _nouns(kinds: str) -> tuple[Noun, ...]:
-    return tuple(noun for noun in NOUNS if share(noun.kinds, kinds))
+    return tuple(noun for noun in phrases.NOUNS if share(noun.kinds, kinds))
 
 
 @cache
 def _adjectives(kinds: str) -> tuple[Adjective, ...]:
-    return tuple(adjective for adjective in ADJECTIVES if share(adjective.kinds, kinds))
+    return tuple(adjective for adjective in phrases.ADJECTIVES if share(adjective.kinds, kinds))
 
 
 @cache
 def _verbs(frames: str, role: str = "subjects", kinds: str = "") -> tuple[Verb, ...]:
-    return tuple(v for v in VERBS if share(v.frame, frames) and (not kinds or share(getattr(v, role), kinds)))
+    return tuple(v for v in phrases.VERBS if share(v.frame, frames) and (not kinds or share(getattr(v, role), kinds)))
 
 
 def _tense(rng: random.Random) -> str:
@@ -144,7 +132,7 @@ def _phrase(rng: random.Random, kinds: str, definite: bool = False, negated: boo
         determiner = rng.choice(phrases.POSSESSIVES)
     elif not determiner.definite and (definite or negated or not noun.de_plural):
         determiner = phrases.THE if definite else phrases.NOT_A if negated else phrases.BARE
-    return noun_phrase(noun, plural, determiner, adjective)
+    return phrases.noun_phrase(noun, plural, determiner, adjective)
 
 
 def _somebody(rng: random.Random, kinds: str, subject: Phrase, definite: bool = False, negated: bool = False) -> Phrase:
@@ -153,7 +141,7 @@ def _somebody(rng: random.Random, kinds: str, subject: Phrase, definite: bool = 
     if chance < 0.28:
         return rng.choice([p for p in phrases.PEOPLE if p.person == 3 or p.person != subject.person])
     if chance < 0.38:
-        found = phrases.name(*rng.choice(NAMES))
+        found = phrases.name(*rng.choice(phrases.NAMES))
         return phrases.PRONOUNS["they"] if found.en == subject.en else found
     return _phrase(rng, kinds, definite, negated)
 
@@ -183,7 +171,7 @@ def _clause(rng: random.Random, verb: Verb | None, tense: str, plain: bool = Fal
     elif frame == "prep":
         other = _somebody(rng, verb.objects, subject, definite=negated)
         en["prepositional"] = other.en_object
-        de["prepositional"] = after_preposition(verb.de_preposition, other, verb.case)
+        de["prepositional"] = phrases.after_preposition(verb.de_preposition, other, verb.case)
     elif frame == "be":
         fitting = rng.choice([a for a in _adjectives(subject.kinds) if a.en not in subject.en])
         en["predicate"], de["predicate"] = fitting.en, fitting.de
@@ -197,7 +185,7 @@ def _clause(rng: random.Random, verb: Verb | None, tense: str, plain: bool = Fal
     if not (plain or verb.stative) and rng.random() < 0.4:
         role = "often" if tense == "present" and not negated and rng.random() < 0.4 else "time"
         when = role if role == "often" else "future" if tense in MODALS else tense
-        en[role], de[role] = rng.choice([(en, de) for kind, en, de in TIMES if kind == when])
+        en[role], de[role] = rng.choice([(en, de) for kind, en, de in phrases.TIMES if kind == when])
     return Clause(subject, verb, tense, negated, en, de, acc)
 
 
@@ -206,9 +194,9 @@ def _place(rng: random.Random, verb: Verb) -> Sentences:
     noun = rng.choice(_nouns(verb.objects or "place"))
     adjectives = _adjectives(noun.kinds)
     adjective = rng.choice(adjectives) if adjectives and rng.random() < 0.2 else None
-    place = noun_phrase(noun, False, rng.choice((phrases.THE, phrases.THE, phrases.A)), adjective)
+    place = phrases.noun_phrase(noun, False, rng.choice((phrases.THE, phrases.THE, phrases.A)), adjective)
     en, de, case = (noun.to if verb.frame == "motion" else f"{noun.at} dat").split()
-    return f"{en} {place.en}", after_preposition(de, place, "dat" if case == "dat" else "acc")
+    return f"{en} {place.en}", phrases.after_preposition(de, place, "dat" if case == "dat" else "acc")
 
 
 def _with_relative(rng: random.Random, phrase: Phrase, but: Verb) -> Phrase:
@@ -218,7 +206,7 @@ def _with_relative(rng: random.Random, phrase: Phrase, but: Verb) -> Phrase:
     verbs = [verb for verb in _verbs(frames, role, phrase.kinds) if verb is not but]
     if phrase.noun is None or share(phrase.kinds, "kin") or not verbs:
         return phrase
-    clause = _clause(rng, rng.choice(verbs), rng.choice(("present", "past")), plain=True, **{case: gap(phrase)})
+    clause = _clause(rng, rng.choice(verbs), rng.choice(("present", "past")), plain=True, **{case: phrases.gap(phrase)})
     word = "who" if case == "nom" and share(phrase.kinds, "person") else "that"
     en = f"{phrase.en} {english(clause, 'main', word)}"
     relative = f", {german(clause, 'final', phrases.RELATIVE[case, phrase.slot])},"
@@ -246,7 +234,7 @@ def _object_question(rng: random.Random) -> Sentences:
     if case == "nom":
         clause = _clause(rng, verb, _tense(rng), nom=phrases.WHO)
         return f"{english(clause, 'main')}?", f"{german(clause, 'main')}?"
-    clause = _clause(rng, verb, _tense(rng), plain=True, **{case: gap(phrases.WHO)})
+    clause = _clause(rng, verb, _tense(rng), plain=True, **{case: phrases.gap(phrases.WHO)})
     en, de = ("who", phrases.WHO.de[case]) if share(verb.objects, "person") else ("what", "was")
     return f"{english(clause, 'question', en)}?", f"{german(clause, 'question', de)}?"
 
@@ -258,9 +246,9 @@ def _adverbial(rng: random.Random) -> Sentences:
     en, de = rng.choice((("because", "weil"), ("although", "obwohl"), ("when", "als" if tense == "past" else "wenn")))
     person = share(main.subject.kinds, "person")
     if person and acc is not None and acc.noun and not share(acc.kinds, "person") and _adjectives(acc.kinds):
-        sub = _clause(rng, _verbs("be")[0], tense, plain=True, nom=pronoun_for(acc))
+        sub = _clause(rng, _verbs("be")[0], tense, plain=True, nom=phrases.pronoun_for(acc))
     elif person and main.subject.slot != "n" and rng.random() < 0.6:
-        sub = _clause(rng, _verbs("be")[0], tense, plain=True, nom=pronoun_for(main.subject))
+        sub = _clause(rng, _verbs("be")[0], tense, plain=True, nom=phrases.pronoun_for(main.subject))
     else:
         sub = _clause(rng, None, tense, plain=True)
     if sub.tense != tense:

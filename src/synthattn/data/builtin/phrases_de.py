@@ -1,13 +1,80 @@
-"""Noun phrases of both languages: a determiner, an adjective and a noun that agree, and pronouns."""
+"""German and English words of ``lexicon_de.tsv``, and noun phrases of both languages: determiner, adjective, noun."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
-from synthattn.data.builtin.inflect_en import with_article
-from synthattn.data.builtin.lexicon_de import Adjective, Case, Gender, Noun, rows, share
+from synthattn.data.builtin.words import rows, with_article
 
+Case = Literal["nom", "acc", "dat"]
+Gender = Literal["m", "f", "n"]
 Slot = Literal["m", "f", "n", "pl"]
 CASES: tuple[Case, ...] = ("nom", "acc", "dat")
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """A noun in both languages; a mass noun has no plural, a weak one an ending in all cases but the nominative."""
+
+    de: str
+    gender: Gender
+    de_plural: str
+    weak: str
+    en: str
+    en_plural: str
+    kinds: str
+    at: str = "in in"
+    to: str = "to in acc"
+
+
+@dataclass(frozen=True, slots=True)
+class Adjective:
+    """An adjective: ``stem`` takes endings (``teur``), ``de`` stands alone (``teuer``)."""
+
+    de: str
+    stem: str
+    en: str
+    kinds: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb in both languages; ``infinitive``, ``third`` and ``participle`` are without the separable prefix."""
+
+    prefix: str
+    infinitive: str
+    third: str
+    participle: str
+    aux: str
+    en: str
+    en_past: str
+    particle: str
+    en_preposition: str
+    frame: str
+    subjects: str
+    objects: str = ""
+    de_preposition: str = ""
+    case: Case = "acc"
+    stative: str = ""
+
+
+@cache
+def share(kinds: str, others: str) -> bool:
+    """Return whether two lists of words have one in common."""
+    return not set(kinds.split()).isdisjoint(others.split())
+
+
+def _lexicon(kind: str) -> list[Any]:
+    return rows("lexicon_de.tsv", kind)
+
+
+NOUNS = [Noun(*row) for row in _lexicon("noun")]
+ADJECTIVES = [Adjective(*row) for row in _lexicon("adjective")]
+VERBS = [Verb(*row) for row in _lexicon("verb")]
+FINITE: dict[str, list[str]] = {row[2]: row for row in _lexicon("finite")}
+"""Forms of the verbs that are irregular in the present, or that have a simple past, by their third person."""
+NAMES: list[tuple[str, Gender]] = _lexicon("name")
+TIMES: list[tuple[str, str, str]] = _lexicon("time")
 
 
 def _table(nom: str, acc: str, dat: str) -> dict[tuple[Case, Slot], str]:
@@ -125,7 +192,7 @@ def _pronoun(en: str, en_object: str, nom: str, acc: str, dat: str, slot: Slot, 
     return Phrase(en, en_object, {"nom": nom, "acc": acc, "dat": dat}, slot, number, pronoun=True)
 
 
-PRONOUNS = {pronoun.en: pronoun for pronoun in rows("pronoun", _pronoun)}
+PRONOUNS = {row[0]: _pronoun(*row) for row in _lexicon("pronoun")}
 PEOPLE = tuple(PRONOUNS[en] for en in ("I", "you", "he", "she", "we", "they"))
 WHO = replace(PRONOUNS["who"], pronoun=False)
 

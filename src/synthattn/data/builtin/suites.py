@@ -8,29 +8,13 @@ from collections.abc import Callable
 
 from synthattn.data.builtin.generated import Example, GeneratedSource, generator
 from synthattn.data.builtin.grammar_de import sentence_pair
+from synthattn.data.builtin.words import LISTS, templates
 
-_PEOPLE = ("Mia", "Leo", "Nadia", "Tom", "Ines", "Karim", "Ruth", "Pavel", "Olga", "Finn", "Greta", "Hugo", "Sara")
-# What is told, what is asked, and what it can be about.
-_FACTS = (
-    ("{} lives in {}.", "does {} live in {}", ("Lisbon", "Oslo", "Toronto", "Nairobi", "Hamburg", "Lima", "Vienna")),
-    ("{} plays the {}.", "does {} play the {}", ("piano", "violin", "flute", "drums", "harp", "trumpet", "cello")),
-    ("{} is learning {}.", "is {} learning {}", ("Spanish", "Japanese", "Polish", "Greek", "Finnish", "Arabic")),
-)
-# No cause fits the effect of another.
-_CAUSES = (
-    ("{} forgot the umbrella.", "{} got wet in the rain."),
-    ("{} did not water the plants.", "The plants of {} dried up."),
-    ("{} kicked the ball too high.", "{} broke a window."),
-    ("{} missed the last train.", "{} took a taxi home."),
-    ("{} burned the dinner.", "{} ordered a pizza."),
-    ("{} told a joke.", "The friends of {} laughed."),
-    ("{} lost the house keys.", "{} could not open the door."),
-    ("{} won the race.", "{} was given a medal."),
-    ("{} ate too many sweets.", "{} had a toothache."),
-    ("{} dropped the phone.", "The screen of {} cracked."),
-    ("{} read all night.", "{} finished the long novel."),
-    ("{} found a stray kitten.", "{} bought cat food."),
-)
+_FACTS = templates("fact")
+"""Facts: what is told, what is asked, and possible values."""
+_CAUSES = templates("cause")
+"""Pairs of a cause and an effect. No cause fits the effect of another."""
+_PEOPLE = LISTS["person"]
 
 
 def _statement(rng: random.Random, shortest: int = 1) -> str:
@@ -99,14 +83,8 @@ def _copa(rng: random.Random) -> Example:
     question = rng.choice(("cause", "effect"))
     asked = ("cause", "effect").index(question)
     label = rng.randrange(2)
-    choices = (right[asked], wrong[asked]) if label == 0 else (wrong[asked], right[asked])
-    return {
-        "premise": right[1 - asked],
-        "choice1": choices[0],
-        "choice2": choices[1],
-        "question": question,
-        "label": label,
-    }
+    first, second = (right[asked], wrong[asked]) if label == 0 else (wrong[asked], right[asked])
+    return {"premise": right[1 - asked], "choice1": first, "choice2": second, "question": question, "label": label}
 
 
 def _key(example: Example) -> str:
