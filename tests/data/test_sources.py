@@ -302,6 +302,18 @@ def test_a_header_that_the_user_named_is_a_header(tmp_path: Path):
     assert fields(numbers) == [{"0": "4", "1": "Class Index", "label": "4", "text": "Class Index"}], "4 is no name"
 
 
+def test_a_first_row_unlike_all_below_is_a_header(tmp_path: Path):
+    names, rows = "Class Index;Headline and Text;", "World;a headline of five words;\n"
+    make(tmp_path, {"train.csv": f"{names}Author\n{rows * 5}"})
+    source = open_source(str(tmp_path))
+    assert (
+        fields(source) == [{"Class Index": "World", "Headline and Text": "a headline of five words", "Author": ""}] * 5
+    )
+    assert "train.csv: the first row names the columns Class Index, Headline and Text, Author" in source.notes
+    for unclear in (f"{names}Author\n{rows * 4}", f"{names}\n{rows * 9}", f"{names}Author\n{rows * 9}a;b;c\n"):
+        assert "could be a header or a row" in error_of(tmp_path, "train.csv", unclear)
+
+
 def test_semicolons_between_columns(tmp_path: Path):
     make(tmp_path, {"train.csv": 'label;text\n1;"a; ""b"""\n2;c, d\n'})
     source = open_source(str(tmp_path))
@@ -388,6 +400,16 @@ def test_folders_that_datasets_has_saved(tmp_path: Path):
     make(tmp_path / "several", {"dataset_dict.json": '{"splits": ["train", "test"]}'})
     assert read_all(open_source(str(tmp_path / "several"))) == {"train": ROWS, "test": [{"de": "ja", "en": "yes"}]}
     assert read_all(open_source(str(tmp_path / "one"))) == {"train": ROWS}
+    notes = open_source(str(tmp_path / "several")).notes
+    assert notes == ("train/cache-1.arrow: left out, no data", "train: 2 files, read in the order of their names")
+
+
+@pytest.mark.parametrize("layout", ["data/train-00000-of-00001.jsonl", "data/train/some.jsonl"])
+def test_a_folder_as_repositories_of_the_hub_have_it(tmp_path: Path, layout: str):
+    make(tmp_path, {layout: '{"text": "a"}\n', "README.md": "x"})
+    source = open_source(str(tmp_path))
+    assert [(dict(r.fields), r.where) for r in source.read("train")] == [({"text": "a"}, f"{layout}, line 1")]
+    assert source.notes == ("README.md: left out, no data",)
 
 
 def test_folders_with_the_names_of_splits(tmp_path: Path):

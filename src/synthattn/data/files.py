@@ -9,6 +9,7 @@ import bz2
 import csv
 import gzip
 import importlib
+import itertools
 import json
 import lzma
 import re
@@ -80,6 +81,8 @@ _CSV_ROW = {mark: re.compile(rf"{_FIELD % mark}(?:{mark}{_FIELD % mark})*+") for
 _IDENTIFIER = re.compile(r"[^\W\d][\w.-]{0,63}")
 # More characters than for CSV are allowed, whose first row may be data: MRPC has "#1 String".
 _COLUMN_NAME = re.compile(r"#?\w[\w .#()/-]{0,63}")
+# A first row is compared with so many rows below it, and is doubtful if there are fewer than enough.
+_COMPARED, _ENOUGH = 20, 5
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -144,13 +147,15 @@ def read_csv(path: Path, reading: Reading) -> Iterator[Record]:
     """Yield the rows of a CSV file with standard quoting; without a header, columns are ``0``, ``1``, ...
 
     The first row is a header if it has a column that the user named, or if its cells are distinct identifiers. It is
-    data if a cell is a number or a longer text. Any other first row, such as ``Class Index,Title``, is an error: the
-    wrong choice would lose or add a row.
+    data if a cell is a number or a longer text. Any other first row, such as ``Class Index,Title``, is a header if it
+    is unlike the rows below it, and an error otherwise: the wrong choice would lose or add a row.
     """
     name, columns = reading.name, None
-    for number, row in _csv_rows(path, reading):
+    rows = _csv_rows(path, reading)
+    start = list(itertools.islice(rows, 1 + _COMPARED))
+    for number, row in itertools.chain(start, rows):
         if columns is None:
-            if _is_header(row, reading, number):
+            if _is_header(row, [below for _, below in start[1:]], reading, number):
                 columns = row
                 continue
             columns = [str(n) for n in range(len(row))]
@@ -280,9 +285,7 @@ def raw_lines(path: Path, name: str) -> Iterator[tuple[int, bytes]]:
     try:
         with open_regular(path) as plain:
             number = 0
-            file: Any = (
-                plain if opened is None else gzip.GzipFile(fileobj=plain) if program == "gzip" else opened(plain)
-            )
+            file: Any = plain if opened is None else opened(plain)
             while line := file.readline(LONGEST_RECORD + 2):
                 number += 1
                 if number == 1:
@@ -366,18 +369,32 @@ def _csv_rows(path: Path, reading: Reading) -> Iterator[tuple[int, list[str]]]:
         raise broken(name, first, "a quote is opened and not closed; close it")
 
 
-def _is_header(row: list[str], reading: Reading, line: int) -> bool:
+def _is_header(row: list[str], below: list[list[str]], reading: Reading, line: int) -> bool:
     distinct = len(set(row)) == len(row)
     if distinct and (set(row) & set(reading.columns) or all(_IDENTIFIER.fullmatch(cell) for cell in row)):
         return True
-    if any(_number(cell) or len(cell) > 32 or len(cell.split()) > 3 for cell in row):
+    if any(_is_value(cell) for cell in row):
         return False
+    if distinct and all(_COLUMN_NAME.fullmatch(cell) for cell in row) and _unlike(row, below):
+        reading.note(f"{reading.name}: the first row names the columns {listed(row)}")
+        return True
     unlike = next((cell for cell in row if not _IDENTIFIER.fullmatch(cell)), row[0])
     what = (
         f"with {unlike!r} this could be a header or a row; name its columns with --columns, or write a first row of "
         "distinct names such as label,text"
     )
     raise broken(reading.name, line, what)
+
+
+def _is_value(cell: str) -> bool:
+    """Return True for a number and for a longer text, neither of which names a column."""
+    return _number(cell) or len(cell) > 32 or len(cell.split()) > 3
+
+
+def _unlike(row: list[str], below: list[list[str]]) -> bool:
+    """Return True if some column has numbers or longer texts in all of the rows below, of which there are enough."""
+    alike = [cells for cells in below if len(cells) == len(row)]
+    return len(alike) >= _ENOUGH and any(all(map(_is_value, column)) for column in zip(*alike, strict=True))
 
 
 def _check_header(columns: list[str], name: str) -> None:

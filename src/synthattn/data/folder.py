@@ -19,7 +19,7 @@ from synthattn.data.files import (
     read_records,
     uncompressed,
 )
-from synthattn.data.source import Record, check_split
+from synthattn.data.source import Record, Source
 from synthattn.messages import printable
 from synthattn.regular_file import open_regular
 
@@ -39,9 +39,11 @@ _ABOUT = re.compile(
     r"[._]|cache-|(?:readme|licen[cs]e|copying|manifest|notice|citation|changelog|authors|about)(?![a-z])"
 )
 _LISTS = re.compile(
-    r"classes|class_names|labels|label_(?:list|names|map)|vocab(?:ulary)?|merges|dataset_infos?|dataset_dict|config|"
-    r"tokenizer(?:_config)?|special_tokens_map|state"
+    r"classes|class_names|labels|label_(?:list|names|map)|vocab(?:ulary)?|merges|dataset_infos|config|"
+    r"tokenizer(?:_config)?|special_tokens_map"
 )
+_SAVED = ("dataset_dict.json", "dataset_info.json", "state.json")
+"""Descriptions in the folders that ``datasets`` saves; they are left out without a note."""
 
 NO_DATA = "left out, no data"
 
@@ -76,7 +78,7 @@ class BrokenLines:
         self.count, self.first = self.count + 1, self.first or str(error)
 
 
-class FolderSource:
+class FolderSource(Source):
     """Splits from the files of a folder; a file by itself is the split ``train``.
 
     ``FORMATS`` lists the formats; those of text may be compressed. Files such as ``train.en`` and ``train.de`` are
@@ -94,38 +96,21 @@ class FolderSource:
     def __init__(
         self, path: str | Path, name: str | None = None, columns: Collection[str] = (), skip_bad: bool = False
     ) -> None:
+        super().__init__(str(path) if name is None else name)
         self.path = Path(path)
         self.columns, self.skip_bad = columns, skip_bad
-        self._name = str(path) if name is None else name
-        self._notes: dict[str, None] = {}
         try:
             if self.path.is_dir():
                 self.folder = self.path
-                self._parts = self._arranged(self._found(self.path) or self._inside())
+                self._parts = self._arranged(self._found(self.path) or self._inside(self.path))
             else:
                 self.folder = self.path.parent
                 self._parts = {"train": (FileGroup({"": self.path}),)}
                 if not format_of(self.path.name):
-                    self._note(f"{printable(self.path.name)}: read as text, one example a line")
+                    self.note(f"{printable(self.path.name)}: read as text, one example a line")
         except OSError as error:
             raise broken(printable(str(path)), None, f"cannot be read: {error.strerror or error}") from None
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return tuple(self._parts)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Decisions made for the user; the number of blank lines is known after a split was read to its end."""
-        return tuple(self._notes)
-
-    def read(self, split: str) -> Iterator[Record]:
-        check_split(self, split)
-        return self._read(self._parts[split])
+        self.splits = tuple(self._parts)
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of the names and contents of all files that are read."""
@@ -142,8 +127,8 @@ class FolderSource:
                 if len(part.paths) > 1:
                     self._check_lengths(part)
 
-    def _read(self, parts: Iterable[FileGroup]) -> Iterator[Record]:
-        for part in parts:
+    def records(self, split: str) -> Iterator[Record]:
+        for part in self._parts[split]:
             if len(part.paths) > 1:
                 yield from self._read_parallel(part)
             else:
@@ -164,9 +149,9 @@ class FolderSource:
             lines, them = ("1 broken line", "it") if every.count < 2 else (f"{every.count:,} broken lines", "them")
             raise ValueError(f"{error} ({lines} in this file; --skip-bad leaves {them} out)")
 
-        yield from read_records(path, Reading(name, self._note, self.columns, broken_line))
+        yield from read_records(path, Reading(name, self.note, self.columns, broken_line))
         if found.count:
-            self._note(f"{name}: {found.count:,} broken lines left out, the first: {found.first}")
+            self.note(f"{name}: {found.count:,} broken lines left out, the first: {found.first}")
 
     def _read_parallel(self, part: FileGroup) -> Iterator[Record]:
         names = [self._called(path) for path in part.paths.values()]
@@ -181,7 +166,7 @@ class FolderSource:
             empty += not all(text.strip() for text in fields.values())
             yield Record(fields, f"{where}, line {number}")
         if empty:
-            self._note(f"{where}: {empty} lines with an empty side, which are kept")
+            self.note(f"{where}: {empty} lines with an empty side, which are kept")
 
     def _check_lengths(self, part: FileGroup) -> None:
         named = {self._called(path): path for path in part.paths.values()}
@@ -193,16 +178,15 @@ class FolderSource:
     def _called(self, path: Path) -> str:
         return printable(str(path.relative_to(self.folder)))
 
-    def _note(self, text: str) -> None:
-        self._notes[text] = None
-
     def _found(self, folder: Path) -> dict[str, tuple[FileGroup, ...]]:
         """Return the files of each split by the stem of their names; the splits are not named yet."""
         data: list[Path] = []
         for path in sorted(folder.iterdir()):
             stem = _stem(path.name).lower()
+            if path.name in _SAVED:
+                continue
             if path.is_dir() or _ABOUT.match(path.name.lower()) or _LISTS.fullmatch(stem):
-                self._note(f"{self._called(path)}: {NO_DATA}")
+                self.note(f"{self._called(path)}: {NO_DATA}")
             else:
                 data.append(path)
         parallel = self._parallel(data)
@@ -218,21 +202,26 @@ class FolderSource:
                 self._lone(path, parallel)
         return {stem: self._in_order(stem, parts) for stem, parts in found.items()}
 
-    def _inside(self) -> dict[str, tuple[FileGroup, ...]]:
-        """Return the files in folders with the names of splits, such as ``train``."""
+    def _inside(self, folder: Path) -> dict[str, tuple[FileGroup, ...]]:
+        """Return the files in folders with the names of splits, such as ``train``, or else of a folder ``data``."""
         found: dict[str, tuple[FileGroup, ...]] = {}
-        for folder in sorted(path for path in self.folder.iterdir() if path.is_dir() and _role(path.name)):
-            parts = tuple(part for _, several in sorted(self._found(folder).items()) for part in several)
+        inner = sorted(path for path in folder.iterdir() if path.is_dir())
+        for split in (path for path in inner if _role(path.name)):
+            parts = tuple(part for _, several in sorted(self._found(split).items()) for part in several)
             if not parts:
                 continue
-            name = printable(folder.name)
+            name = self._called(split)
             if len({part.kind for part in parts}) > 1:
                 kinds = ", ".join(sorted({part.kind for part in parts}))
                 raise broken(name, None, f"files of several kinds, {kinds}; leave one kind in the folder")
             if len(parts) > 1:
-                self._note(f"{name}: {len(parts)} files, read in the order of their names")
+                self.note(f"{name}: {len(parts)} files, read in the order of their names")
             self._notes.pop(f"{name}: {NO_DATA}", None)
-            found[folder.name] = parts
+            found[split.name] = parts
+        data = folder / "data"  # repositories of the hub have their files there
+        if not found and data in inner and folder == self.folder:
+            self._notes.pop(f"data: {NO_DATA}", None)
+            return self._found(data) or self._inside(data)
         if not found:
             raise broken(printable(self.name), None, f"no data in this folder; {self._way_out()}")
         return found
@@ -262,7 +251,7 @@ class FolderSource:
             if side in part.paths and _role(_stem(path.name)):
                 others = " and ".join(f".{other}" for other in part.paths if other != side)
                 raise broken(printable(path.name), None, f"there is no such file with {others}; add or remove one")
-        self._note(f"{self._called(path)}: left out, not one of {', '.join(FORMATS)}")
+        self.note(f"{self._called(path)}: left out, not one of {', '.join(FORMATS)}")
 
     def _in_order(self, stem: str, parts: list[FileGroup]) -> tuple[FileGroup, ...]:
         parts = sorted(parts, key=lambda part: part.shard)
@@ -270,13 +259,13 @@ class FolderSource:
         if len(parts) > 1 and (len(numbers) < len(parts) or len({part.shards for part in parts}) > 1):
             _check_one([path for part in parts for path in part.paths.values()])
         if len(parts) < parts[0].shards:
-            self._note(f"{printable(stem)}: {len(parts)} of {parts[0].shards} shards")
+            self.note(f"{printable(stem)}: {len(parts)} of {parts[0].shards} shards")
         return tuple(parts)
 
     def _arranged(self, found: dict[str, tuple[FileGroup, ...]]) -> dict[str, tuple[FileGroup, ...]]:
         names, notes = arrange({stem: parts[0].kind for stem, parts in found.items()})
         for note in notes:
-            self._note(note)
+            self.note(note)
         return {split: found[stem] for split, stem in names.items()}
 
     def _way_out(self) -> str:

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synthattn.data.source import Record, Source, WrappedSource, check_split, fingerprint_of
+from synthattn.data.source import Record, Source, WrappedSource, fingerprint_of
 
 
 class HeldOut(WrappedSource):
@@ -37,16 +37,12 @@ class HeldOut(WrappedSource):
         if "train" in missing:
             raise ValueError("train cannot be held out; choose from validation, test")
         super().__init__(source)
+        have = (*self.splits, *missing)
+        self.splits = tuple(dict.fromkeys((*(one for one in ("train", "validation", "test") if one in have), *have)))
         self.every = every
         self._names = [(name, *others) for name, others in (columns or {}).items()]
         self._bucket = {split: bucket for bucket, split in enumerate(missing)}
         self._counts: dict[str, int] = {}
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        have = (*self.source.splits, *self._bucket)
-        first = tuple(split for split in ("train", "validation", "test") if split in have)
-        return first + tuple(split for split in have if split not in first)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -55,10 +51,9 @@ class HeldOut(WrappedSource):
         for split in self._bucket:
             count = f", {self._counts[split]} records" if split in self._counts else ""
             cut.append(f"no {split} split: every {self.every}th of train by hash{count}")
-        return (*self.source.notes, *cut)
+        return (*super().notes, *cut)
 
-    def read(self, split: str) -> Iterator[Record]:
-        check_split(self, split)
+    def records(self, split: str) -> Iterator[Record]:
         if split in self._bucket:
             return self._held_out(split)
         return self._kept() if split == "train" and self._bucket else self.source.read(split)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from synthattn.data.files import languages_apart
 from synthattn.data.folder import arrange
-from synthattn.data.source import Record, check_split, fingerprint_of
+from synthattn.data.source import Record, Source, fingerprint_of
 from synthattn.messages import suggestion
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def parse_hub_name(text: str) -> HubName:
     return HubName(path, rest[0] if rest else CONFIGS.get(path))
 
 
-class HubSource:
+class HubSource(Source):
     """A data set of the hub. Its column ``translation`` becomes one field per language.
 
     Args:
@@ -79,32 +79,17 @@ class HubSource:
 
     def __init__(self, text: str) -> None:
         text = text.removeprefix("hub:")
-        self._name = f"hub:{text}"
+        super().__init__(f"hub:{text}")
         self.hub_name = parse_hub_name(text)
-        self._datasets: Any = _datasets(self._name)
+        self._datasets: Any = _datasets(self.name)
         self._options: dict[str, Any] = {}
-        self._notes: list[str] = []
         own = self._try(self._split_names)
         self._own, notes = arrange(dict.fromkeys(own, ""))
-        self._notes.extend(notes)
+        self.splits = tuple(self._own)
+        for note in notes:
+            self.note(note)
         if self.hub_name.path in STREAMED:
-            self._notes.append(f"{self._name}: read from the network, not stored")
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return tuple(self._own)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(self._notes)
-
-    def read(self, split: str) -> Iterator[Record]:
-        check_split(self, split)
-        return self._read(self._own[split])
+            self.note(f"{self.name}: read from the network, not stored")
 
     def fingerprint(self) -> str:
         """Hash the name and the revision that ``datasets`` reports: the data may be too large to read."""
@@ -112,7 +97,8 @@ class HubSource:
         builder = self._try(lambda: self._datasets.load_dataset_builder(path, config, **self._options))
         return fingerprint_of(path, config, self._options, str(getattr(builder, "hash", "")), str(builder.info.version))
 
-    def _read(self, own: str) -> Iterator[Record]:
+    def records(self, split: str) -> Iterator[Record]:
+        own = self._own[split]
         path, config = self.hub_name.path, self.hub_name.config
         streaming = path in STREAMED
         rows = self._try(
@@ -134,7 +120,7 @@ class HubSource:
             if "script" not in str(error).lower() or self._options:
                 raise
             self._options = {"revision": _PARQUET}
-            self._notes.append(f"{self._name}: the hub's conversion to Parquet is read")
+            self.note(f"{self.name}: the hub's conversion to Parquet is read")
             return self._split_names()
 
     def _try(self, load: Callable[[], T]) -> T:

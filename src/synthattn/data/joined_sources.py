@@ -3,14 +3,14 @@
 import itertools
 from collections.abc import Iterator, Sequence
 
-from synthattn.data.source import Record, Source, check_split, fingerprint_of
+from synthattn.data.source import Record, Source, fingerprint_of
 from synthattn.messages import printable
 
 TURNS = 20
 """Number of stretches in which a split takes turns: few, since texts go on across records."""
 
 
-class JoinedSources:
+class JoinedSources(Source):
     """A source with the splits that all of several sources have.
 
     Training records come from the first source, then from the second, and so on. Other splits take turns, a stretch of
@@ -26,31 +26,25 @@ class JoinedSources:
     """
 
     def __init__(self, name: str, sources: Sequence[Source]) -> None:
-        self.name, self.sources = name, tuple(sources)
-        first, *others = self.sources
-        self.splits = tuple(split for split in first.splits if all(split in other.splits for other in others))
+        first, *others = self.sources = tuple(sources)
+        super().__init__(name, (split for split in first.splits if all(split in other.splits for other in others)))
         if not self.splits:
             found = "; ".join(f"{printable(source.name)} has {', '.join(source.splits)}" for source in self.sources)
             raise ValueError(f"no split is in all that is joined: {found}")
+        for source in self.sources:
+            left_out = [split for split in source.splits if split not in self.splits]
+            if left_out:
+                self.note(_of(source, f"{', '.join(left_out)} left out, not in all that is joined"))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes of all sources, and the splits that are left out."""
-        found = [_of(source, note) for source in self.sources for note in source.notes]
-        for source in self.sources:
-            others = [split for split in source.splits if split not in self.splits]
-            if others:
-                found.append(_of(source, f"{', '.join(others)} left out, not in all that is joined"))
-        return tuple(found)
-
-    def read(self, split: str) -> Iterator[Record]:
-        check_split(self, split)
-        return self._read(split)
+        return (*(_of(source, note) for source in self.sources for note in source.notes), *super().notes)
 
     def fingerprint(self) -> str:
         return fingerprint_of(TURNS, *(source.fingerprint() for source in self.sources))
 
-    def _read(self, split: str) -> Iterator[Record]:
+    def records(self, split: str) -> Iterator[Record]:
         if split == "train":  # training data is shuffled later, and may be too large to count first
             for source in self.sources:
                 yield from _read(source, split)

@@ -107,7 +107,7 @@ class RenamedColumns(WrappedSource):
         super().__init__(source)
         self.columns = dict(columns)
 
-    def read(self, split: str) -> Iterator[Record]:
+    def records(self, split: str) -> Iterator[Record]:
         return (
             Record({**record.fields, **{field: self._value(record, field) for field in self.columns}}, record.where)
             for record in self.source.read(split)

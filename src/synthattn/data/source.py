@@ -3,9 +3,9 @@
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from synthattn.messages import printable, suggestion
 
@@ -19,51 +19,52 @@ class Record:
     """The place, such as ``train.tsv, line 17``."""
 
 
-@runtime_checkable  # so that checked tests can check it
-class Source(Protocol):
-    """Splits of records, which can be read in order as often as needed."""
+class Source:
+    """Base class of sources: splits of records, which can be read in order as often as needed.
 
-    @property
-    def name(self) -> str:
-        """The text that the user wrote."""
-        ...
+    Args:
+        name: the text that the user wrote.
+        splits: names of the splits: ``train``, ``validation`` and ``test`` where they exist, then others.
+        notes: decisions made for the user, such as a held-out split that was cut; one line each.
+    """
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """Names of the splits: ``train``, ``validation`` and ``test`` where they exist, then others."""
-        ...
+    def __init__(self, name: str, splits: Iterable[str] = (), notes: Iterable[str] = ()) -> None:
+        self.name, self.splits = name, tuple(splits)
+        self._notes = dict.fromkeys(notes)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Decisions made for the user, such as a held-out split that was cut; one line each."""
-        ...
+        """All notes so far; some are known only after a split was read to its end."""
+        return tuple(self._notes)
+
+    def note(self, text: str) -> None:
+        """Add a note, unless there is an equal one."""
+        self._notes[text] = None
 
     def read(self, split: str) -> Iterator[Record]:
         """Yield the records of a split; a broken one raises a one-line ValueError with file and line number."""
-        ...
+        check_split(self, split)
+        return self.records(split)
+
+    def records(self, split: str) -> Iterator[Record]:
+        """Yield the records of a split that exists."""
+        raise NotImplementedError
 
     def fingerprint(self) -> str:
         """Return a hash of the content, the key for caches and for records of runs."""
-        ...
+        raise NotImplementedError
 
 
-class WrappedSource:
-    """Base of sources that change another source; whatever a subclass leaves out is passed through."""
+class WrappedSource(Source):
+    """Base class of sources that change the records of another source."""
 
     def __init__(self, source: Source) -> None:
+        super().__init__(source.name, source.splits)
         self.source = source
 
     @property
-    def name(self) -> str:
-        return self.source.name
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return self.source.splits
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        return self.source.notes
+        return (*self.source.notes, *super().notes)
 
 
 class FirstRecords(WrappedSource):
@@ -72,12 +73,9 @@ class FirstRecords(WrappedSource):
     def __init__(self, source: Source, count: int) -> None:
         super().__init__(source)
         self.count = count
+        self.note(f"of train, the first {count:,} records are read")
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return (*self.source.notes, f"of train, the first {self.count:,} records are read")
-
-    def read(self, split: str) -> Iterator[Record]:
+    def records(self, split: str) -> Iterator[Record]:
         return itertools.islice(self.source.read(split), self.count if split == "train" else None)
 
     def fingerprint(self) -> str:

@@ -58,7 +58,7 @@ class Mean(Metric):
         metrics: Mapping[tuple[str, str], Metric],
         definition: str,
     ) -> None:
-        self.name, self.tasks, self.metrics, self.stated_definition = name, tasks, metrics, definition
+        self.name, self.tasks, self.metrics, self.definition = name, tasks, metrics, definition
         self.keys = [key for task in tasks for key in task]
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:

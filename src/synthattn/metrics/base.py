@@ -32,13 +32,8 @@ class Metric:
 
     name: str
     higher_is_better: ClassVar[bool] = True
-    stated_definition: str
-    """The definition of a metric without options."""
-
-    @property
-    def definition(self) -> str:
-        """The exact definition of the score, options and versions included."""
-        return self.stated_definition
+    definition: str
+    """The exact definition of the score, options and versions included."""
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         """Return statistics, one row per unit: an example, or a group of examples that counts as one."""

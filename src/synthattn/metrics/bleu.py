@@ -21,7 +21,7 @@ class SacrebleuMetric(Metric):
     """The definition without sacrebleu's signature."""
 
     @property
-    def definition(self) -> str:
+    def definition(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The definition; its signature includes the number of references after rows were computed."""
         return f"{self.described}, {self._scorer.get_signature().format()}"
 

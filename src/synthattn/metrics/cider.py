@@ -34,7 +34,7 @@ class CiderD(MeanMetric):
     """
 
     name = "cider"
-    stated_definition = (
+    definition = (
         f"pycocoevalcap CIDEr-D score x 100: n-grams of 1 to {ORDERS} lower-cased words between spaces, "
         f"sigma={SIGMA}, document frequencies from the references of the scored set, mean over references and "
         "examples; the score itself goes to 10"

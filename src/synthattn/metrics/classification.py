@@ -18,7 +18,7 @@ class Accuracy(MeanMetric):
     """The share of right predictions."""
 
     name = "accuracy"
-    stated_definition = "accuracy, a prediction that cannot be understood is wrong, x 100"
+    definition = "accuracy, a prediction that cannot be understood is wrong, x 100"
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         right = [p is not None and p == r for p, r in zip(predictions, references, strict=True)]
@@ -32,10 +32,7 @@ class F1(Metric):
 
     def __init__(self, positive: Any = 1) -> None:
         self.positive = positive
-
-    @property
-    def definition(self) -> str:
-        return f"F1 of class {self.positive!r}, a prediction that cannot be understood is not of the class, x 100"
+        self.definition = f"F1 of class {positive!r}, a prediction that cannot be understood is not of the class, x 100"
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         said = np.array([p is not None and p == self.positive for p in predictions])
@@ -75,7 +72,7 @@ class MacroF1(ClassesMetric):
     """Mean of the F1 of all classes that occur."""
 
     name = "macro-f1"
-    stated_definition = (
+    definition = (
         "macro F1: mean of the F1 of each class that is predicted or right at least once, a prediction that cannot "
         "be understood is of no class, x 100"
     )
@@ -95,7 +92,7 @@ class Matthews(ClassesMetric):
     """Matthews correlation of two or more classes."""
 
     name = "matthews"
-    stated_definition = (
+    definition = (
         "Matthews correlation, predictions that cannot be understood are a class of their own, 0 where all "
         "predictions or all references are of one class, x 100"
     )

@@ -11,19 +11,17 @@ from synthattn.metrics.base import Metric, Rows
 
 UNREADABLE = -1.0
 """T5's value for a text that is not a number; it is below any similarity."""
+_DEFINITION = (
+    f"correlation, a prediction that cannot be understood is {UNREADABLE}, 0 where all predictions or all references "
+    "are the same, x 100"
+)
 
 
 class Pearson(Metric):
     """Pearson correlation. A row is a prediction and its reference; None, not understood, is -1.0 as in T5."""
 
     name = "pearson"
-
-    @property
-    def definition(self) -> str:
-        return (
-            f"{self.name.title()} correlation, a prediction that cannot be understood is {UNREADABLE}, 0 where all "
-            "predictions or all references are the same, x 100"
-        )
+    definition = f"Pearson {_DEFINITION}"
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         said = [UNREADABLE if p is None else self._number("prediction", n, p) for n, p in enumerate(predictions)]
@@ -44,6 +42,7 @@ class Spearman(Pearson):
     """Spearman correlation, the Pearson correlation of ranks; equal numbers share their mean rank."""
 
     name = "spearman"
+    definition = f"Spearman {_DEFINITION}"
 
     def value(self, rows: Rows) -> float:
         from scipy.stats import rankdata

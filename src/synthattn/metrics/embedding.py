@@ -28,19 +28,11 @@ class EmbeddingSimilarity(MeanMetric):
             raise ValueError(f"unknown embedding similarity {kind!r}; choose from {', '.join(KINDS)}")
         if not vectors:
             raise ValueError(f"embedding similarity needs vectors of words, {origin} has none")
-        self.kind, self.vectors, self.origin = kind, vectors, origin
-        self.name = f"embedding-{kind}"
-
-    @property
-    def definition(self) -> str:
-        what = {
-            "average": "cosine of the mean vectors",
-            "extrema": "cosine of the vectors of extreme values",
-            "greedy": "mean of the greatest cosines of words, mean of both directions",
-        }[self.kind]
-        return (
-            f"embedding {self.kind} (Liu et al. 2016): {what}, lower-cased words between spaces, words without vector "
-            f"left out, best of several references, mean over examples, x 100; vectors: {self.origin}"
+        self.score, described = KINDS[kind]
+        self.vectors, self.name = vectors, f"embedding-{kind}"
+        self.definition = (
+            f"embedding {kind} (Liu et al. 2016): {described}, lower-cased words between spaces, words without vector "
+            f"left out, best of several references, mean over examples, x 100; vectors: {origin}"
         )
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
@@ -50,7 +42,7 @@ class EmbeddingSimilarity(MeanMetric):
 
     def _score(self, prediction: str, reference: str) -> float:
         mine, theirs = self._found(prediction), self._found(reference)
-        return KINDS[self.kind](np.array(mine, float), np.array(theirs, float)) if mine and theirs else 0.0
+        return self.score(np.array(mine, float), np.array(theirs, float)) if mine and theirs else 0.0
 
     def _found(self, text: str) -> list[Vectors]:
         return [self.vectors[word] for word in lowered_words(text) if word in self.vectors]
@@ -80,4 +72,9 @@ def _greedy(a: Rows, b: Rows) -> float:
     return float((cosines.max(0).mean() + cosines.max(1).mean()) / 2)
 
 
-KINDS: dict[str, Callable[[Rows, Rows], float]] = {"average": _average, "extrema": _extrema, "greedy": _greedy}
+KINDS: dict[str, tuple[Callable[[Rows, Rows], float], str]] = {
+    "average": (_average, "cosine of the mean vectors"),
+    "extrema": (_extrema, "cosine of the vectors of extreme values"),
+    "greedy": (_greedy, "mean of the greatest cosines of words, mean of both directions"),
+}
+"""Each kind of similarity with its definition."""

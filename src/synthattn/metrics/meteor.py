@@ -23,7 +23,7 @@ class Meteor(MeanMetric):
     """
 
     name = "meteor"
-    stated_definition = (
+    definition = (
         "METEOR (exact+stem): Lavie and Agarwal 2007 as in nltk without synonyms, Porter stems, lower-cased words "
         f"between spaces, alpha={ALPHA}, beta={BETA}, gamma={GAMMA}, best of several references, mean over "
         "examples, x 100"

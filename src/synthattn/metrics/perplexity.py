@@ -17,8 +17,7 @@ class LikelihoodMetric(Metric):
 
     higher_is_better = False
 
-    def __init__(self, unit: str) -> None:
-        self.unit = unit
+    unit: str
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         rows = np.array([_checked(self.name, n, prediction) for n, prediction in enumerate(predictions)], np.float64)
@@ -50,13 +49,9 @@ class Perplexity(LikelihoodMetric):
     def __init__(self, per: str = "token") -> None:
         if per not in ("token", "word"):
             raise ValueError(f"per must be 'token' or 'word', got {per!r}")
-        super().__init__(per)
-        self.name = f"{per}-perplexity"
-
-    @property
-    def definition(self) -> str:
-        units = "tokens of the model" if self.unit == "token" else "words between spaces"
-        return f"perplexity per {self.unit}: exp(sum of negative log-likelihoods in nats / sum of {units})"
+        self.unit, self.name = per, f"{per}-perplexity"
+        units = "tokens of the model" if per == "token" else "words between spaces"
+        self.definition = f"perplexity per {per}: exp(sum of negative log-likelihoods in nats / sum of {units})"
 
     def value(self, rows: Rows) -> float:
         # The perplexity of a diverged model may overflow.
@@ -67,14 +62,8 @@ class Perplexity(LikelihoodMetric):
 class BitsPerByte(LikelihoodMetric):
     """Bits per byte, by which models with different tokens can be compared."""
 
-    name = "bits-per-byte"
-
-    def __init__(self) -> None:
-        super().__init__("byte")
-
-    stated_definition = (
-        "bits per byte: sum of negative log-likelihoods in nats / (ln 2 x sum of bytes of the text in UTF-8)"
-    )
+    name, unit = "bits-per-byte", "byte"
+    definition = "bits per byte: sum of negative log-likelihoods in nats / (ln 2 x sum of bytes of the text in UTF-8)"
 
     def value(self, rows: Rows) -> float:
         return self.nats(rows) / math.log(2)

@@ -23,24 +23,20 @@ class Rouge(Metric):
     def __init__(self, kind: str, stemmer: bool = True) -> None:
         if kind not in KINDS:
             raise ValueError(f"unknown ROUGE {kind!r}; choose from {', '.join(KINDS)}")
-        self.kind, self.stemmer = kind, stemmer
-        self.name = kind
-
-    @property
-    def definition(self) -> str:
-        words = "Porter stems" if self.stemmer else "words without stemming"
-        sentences = ", sentences are lines" if self.kind == "rougeLsum" else ""
-        return (
-            f"{self.kind} by rouge_score {version('rouge-score')}: F-measure of {words}{sentences}, best of several "
+        self.name, self.stemmer = kind, stemmer
+        words = "Porter stems" if stemmer else "words without stemming"
+        sentences = ", sentences are lines" if kind == "rougeLsum" else ""
+        self.definition = (
+            f"{kind} by rouge_score {version('rouge-score')}: F-measure of {words}{sentences}, best of several "
             "references, mean over examples, x 100"
         )
 
     def rows(self, predictions: Sequence[Any], references: Sequence[Any]) -> Rows:
         from rouge_score.rouge_scorer import RougeScorer
 
-        scorer = RougeScorer([self.kind], use_stemmer=self.stemmer)
+        scorer = RougeScorer([self.name], use_stemmer=self.stemmer)
         pairs = checked_texts(self.name, predictions, references)
-        scores = [scorer.score_multi(texts, prediction)[self.kind] for prediction, texts in pairs]
+        scores = [scorer.score_multi(texts, prediction)[self.name] for prediction, texts in pairs]
         return np.array([(s.fmeasure, s.precision, s.recall) for s in scores], dtype=np.float64)
 
     def value(self, rows: Rows) -> float:

@@ -38,7 +38,7 @@ class MultiRcF1(MultiRcMetric):
     """F1 of right answers over all answers of all questions."""
 
     name = "f1a"
-    stated_definition = (
+    definition = (
         "MultiRC F1a: F1 of class 1 over all answers of all questions, what cannot be understood is not 1, x 100"
     )
 
@@ -50,7 +50,7 @@ class MultiRcExactMatch(MultiRcMetric):
     """Share of questions whose answers are all labelled right."""
 
     name = "em"
-    stated_definition = "MultiRC EM: share of questions all of whose answers are labelled right, x 100"
+    definition = "MultiRC EM: share of questions all of whose answers are labelled right, x 100"
 
     def value(self, rows: Rows) -> float:
         return 100.0 * float(rows[:, 3].mean())
@@ -84,7 +84,7 @@ class ReCoRDF1(ReCoRDMetric):
     """F1 of the words of an answer."""
 
     name = "f1"
-    stated_definition = (
+    definition = (
         "ReCoRD F1: F1 of words normalised as in SQuAD 1.1, best of the right answers, mean over queries, x 100"
     )
 
@@ -97,9 +97,7 @@ class ReCoRDExactMatch(ReCoRDMetric):
     """Share of predictions that equal a right answer."""
 
     name = "em"
-    stated_definition = (
-        "ReCoRD EM: equal to one of the right answers, normalised as in SQuAD 1.1, mean over queries, x 100"
-    )
+    definition = "ReCoRD EM: equal to one of the right answers, normalised as in SQuAD 1.1, mean over queries, x 100"
 
     def score(self, prediction: list[str], answer: list[str]) -> float:
         return float(prediction == answer)

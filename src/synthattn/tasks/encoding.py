@@ -59,13 +59,8 @@ class UsableRecords(WrappedSource):
     def __init__(self, source: Source, task: Task) -> None:
         super().__init__(source)
         self.task = task
-        self._found: dict[str, str] = {}
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return (*self.source.notes, *self._found.values())
-
-    def read(self, split: str) -> Iterator[Record]:
+    def records(self, split: str) -> Iterator[Record]:
         count, first = 0, ""
         for record in self.source.read(split):
             error = problem(self.task, record)
@@ -74,7 +69,7 @@ class UsableRecords(WrappedSource):
             else:
                 count, first = count + 1, first or str(error)
         if count:
-            self._found[split] = f"{split}: {count:,} records left out that cannot be used, the first: {first}"
+            self.note(f"{split}: {count:,} records left out that cannot be used, the first: {first}")
 
     def fingerprint(self) -> str:
         return self.source.fingerprint() + " without what cannot be used"

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from synthattn.data.source import Record, check_split
+from synthattn.data.source import Record, Source
 
 SPLITS = ("train", "validation", "test")
 # One in this many examples is for validation, and one for testing.
@@ -23,7 +23,7 @@ def split_of(text: str) -> str:
     return {0: "validation", 1: "test"}.get(zlib.crc32(text.encode()) % _SHARE, "train")
 
 
-class BuiltinSource:
+class BuiltinSource(Source):
     """Base class of built-in sources, whose examples are made when they are first read.
 
     Args:
@@ -32,21 +32,16 @@ class BuiltinSource:
         notes: remarks about the examples for the user.
     """
 
-    splits = SPLITS
-
     def __init__(self, name: str, label: str, *notes: str) -> None:
-        self.name, self.label, self.notes = name, label, notes
+        super().__init__(name, SPLITS, notes)
+        self.label = label
 
     @functools.cached_property
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """The examples of each split."""
         raise NotImplementedError
 
-    def fingerprint(self) -> str:
-        raise NotImplementedError
-
-    def read(self, split: str) -> Iterator[Record]:
-        check_split(self, split)
+    def records(self, split: str) -> Iterator[Record]:
         for i, example in enumerate(self.examples[split], 1):
             yield Record(example, f"builtin:{self.label}, example {i}")
 
