@@ -11,159 +11,15 @@ from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source
 from synthattn.data.source import Record
 from synthattn.data.tokenizers import train_tokenizer
-from synthattn.tasks import GLUE, SUPERGLUE, TASKS, find_task
+from synthattn.tasks import GLUE, SUPERGLUE, TASKS, Example, find_task
 from synthattn.tasks.classification import Classification
 from synthattn.tasks.encoding import Limits, encode, examples
 from synthattn.tasks.report import examine
 
-PASSAGE = {
-    "text": "<b>Sent 1: </b>Ann met Bob.<br><b>Sent 2: </b>He waved.",
-    "questions": [
-        {"question": "Who waved?", "answers": [{"text": "Bob", "label": 1}, {"text": "Ann", "label": 0}]},
-        {"question": "Who met?", "answers": [{"text": "Ann", "label": 1}]},
-    ],
-}
-NEWS = {
-    "text": "Costa scored for Chelsea.\n@highlight\nZouma too\n@highlight\nOlimpija lost",
-    "entities": [{"start": 0, "end": 4}, {"start": 17, "end": 23}, {"start": 37, "end": 41}, {"start": 0, "end": 4}],
-}
-
-# Fields, source and target of the first example, reference. The forms are those of the T5 paper's appendix D.
-GOLDEN: dict[str, tuple[dict[str, Any], str, str, Any]] = {
-    "translation": (
-        {"en": "A dog runs .", "de": "Ein Hund rennt ."},
-        "A dog runs .",
-        "Ein Hund rennt .",
-        "Ein Hund rennt .",
-    ),
-    "summarization": (
-        {"article": "Long  text.\nMore.", "highlights": "Short .\nTwo ."},
-        "summarize: Long text. More.",
-        "Short . Two .",
-        "Short .\nTwo .",
-    ),
-    "dialogue": (
-        {"persona": ["i like dogs", "i run"], "source": "hi , you ?", "target": "i run a lot ."},
-        "persona: i like dogs persona: i run said: hi , you ?",
-        "i run a lot .",
-        "i run a lot .",
-    ),
-    "dialogue-turns": (
-        {"text": "Hi . __eou__ Hello to you ! __eou__"},
-        "said: Hi .",
-        "Hello to you !",
-        "Hello to you !",
-    ),
-    "classification": ({"text": "fine  film", "label": 1}, "fine film", "1", "1"),
-    "listops": ({"Source": "[MAX 2 9 ]", "Target": "9"}, "[MAX 2 9 ]", "9", 9),
-    "cola": (
-        {"sentence": "John made Bill master of himself.", "label": 1},
-        "cola sentence: John made Bill master of himself.",
-        "acceptable",
-        1,
-    ),
-    "sst2": (
-        {"sentence": "it confirms fincher 's status", "label": "1"},
-        "sst2 sentence: it confirms fincher 's status",
-        "positive",
-        1,
-    ),
-    "mrpc": (
-        {"sentence1": "A .", "sentence2": "B .", "label": 0},
-        "mrpc sentence1: A . sentence2: B .",
-        "not_equivalent",
-        0,
-    ),
-    "stsb": (
-        {"sentence1": "A .", "sentence2": "B .", "score": "3.25"},
-        "stsb sentence1: A . sentence2: B .",
-        "3.2",
-        3.25,
-    ),
-    "qqp": (
-        {"question1": "A ?", "question2": "B ?", "is_duplicate": 1},
-        "qqp question1: A ? question2: B ?",
-        "duplicate",
-        1,
-    ),
-    "mnli": (
-        {"premise": "P .", "hypothesis": "H .", "label": "contradiction"},
-        "mnli hypothesis: H . premise: P .",
-        "contradiction",
-        2,
-    ),
-    "qnli": (
-        {"question": "Q ?", "sentence": "S .", "label": "entailment"},
-        "qnli question: Q ? sentence: S .",
-        "entailment",
-        0,
-    ),
-    "rte": (
-        {"sentence1": "A .", "sentence2": "B .", "label": "not_entailment"},
-        "rte sentence1: A . sentence2: B .",
-        "not_entailment",
-        1,
-    ),
-    "wnli": (
-        {"sentence1": "A .", "sentence2": "B .", "label": 1},
-        "wnli sentence1: A . sentence2: B .",
-        "entailment",
-        1,
-    ),
-    "boolq": (
-        {"question": "is it", "passage": "It is.", "label": True},
-        "boolq passage: It is. question: is it",
-        "True",
-        1,
-    ),
-    "cb": (
-        {"premise": "P .", "hypothesis": "H .", "label": "neutral"},
-        "cb hypothesis: H . premise: P .",
-        "neutral",
-        2,
-    ),
-    "copa": (
-        {"premise": "P .", "choice1": "A .", "choice2": "B .", "question": "effect", "label": 1},
-        "copa choice1: A . choice2: B . premise: P . question: effect",
-        "choice2",
-        1,
-    ),
-    "superglue-rte": (
-        {"premise": "P .", "hypothesis": "H .", "label": "entailment"},
-        "rte hypothesis: H . premise: P .",
-        "entailment",
-        0,
-    ),
-    "wic": (
-        {"word": "place", "sentence1": "A .", "sentence2": "B .", "label": False},
-        "wic sentence1: A . sentence2: B . word: place",
-        "False",
-        0,
-    ),
-    "wsc": (
-        {
-            "text": "Mark told Pete lies. He, of course, lied.",
-            "label": True,
-            "target": {"span1_text": "Mark", "span1_index": 0, "span2_text": "He,", "span2_index": 4},
-        },
-        "wsc: Mark told Pete lies. *He*, of course, lied.",
-        "Mark",
-        1,
-    ),
-    "multirc": (
-        {"passage": PASSAGE},
-        "multirc question: Who waved? answer: Bob paragraph: Sent 1: Ann met Bob. Sent 2: He waved.",
-        "True",
-        ("here, line 3, question 0", 1),
-    ),
-    "record": (
-        {"passage": NEWS, "qas": [{"query": "@placeholder scored", "answers": [{"text": "Costa"}]}]},
-        "record query: @placeholder scored entities: Costa, Chelsea, Zouma passage: "
-        "Costa scored for Chelsea. Zouma too. Olimpija lost",
-        "Costa",
-        ("Costa",),
-    ),
-}
+# Records and their first examples. The forms are those of the T5 paper's appendix D.
+ROWS = [json.loads(line) for line in Path(__file__).with_name("golden.jsonl").read_text().splitlines()]
+GOLDEN: dict[str, dict[str, Any]] = {row.pop("task"): row for row in ROWS}
+PASSAGE = GOLDEN["multirc"]["fields"]
 
 
 def record(fields: dict[str, Any]) -> Record:
@@ -178,15 +34,15 @@ def test_every_task_has_a_golden_example():
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(name):
-    fields, source, target, reference = GOLDEN[name]
-    example = next(iter(find_task(name).examples(record(fields))))
-    assert (example.source, example.target, example.reference) == (source, target, reference)
-    assert example.where == "here, line 3"
+    row = GOLDEN[name]
+    example = next(iter(find_task(name).examples(record(row["fields"]))))
+    reference = tuple(row["reference"]) if isinstance(row["reference"], list) else row["reference"]
+    assert example == Example(row["source"], row["target"], reference, "here, line 3", example.trained)
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_what_is_held_out_depends_on_all_that_a_task_reads_and_on_nothing_else(name, tmp_path):
-    fields = GOLDEN[name][0] if name in GOLDEN else {"text": "A dog runs ."}
+    fields = GOLDEN[name]["fields"] if name in GOLDEN else {"text": "A dog runs ."}
     (tmp_path / "only.jsonl").write_text(json.dumps(fields) + "\n")
     only = open_source(str(tmp_path / "only.jsonl"))
     assert HeldOut(only, columns=find_task(name).reads()).fingerprint() == HeldOut(only).fingerprint()
@@ -202,7 +58,7 @@ def test_what_is_held_out_depends_on_all_that_a_task_reads_and_on_nothing_else(n
 def test_what_a_user_writes_is_what_was_trained(name):
     """One text gets the words of its task; of several the user is told how to write them."""
     task = find_task(name)
-    fields, source, *_ = GOLDEN[name]
+    fields, source = GOLDEN[name]["fields"], GOLDEN[name]["source"]
     if name in ("cola", "sst2"):
         assert (task.prompt(f"  {fields['sentence']}\n"), task.form()) == (source, "")
         return
@@ -215,7 +71,7 @@ def test_what_a_user_writes_is_what_was_trained(name):
 @pytest.mark.parametrize("name", GOLDEN)
 def test_gold_answers_score_a_hundred(name):
     task = find_task(name)
-    fields = GOLDEN[name][0]
+    fields = GOLDEN[name]["fields"]
     examples = list(task.examples(record(fields))) * 3
     if name == "stsb":
         pairs = [{"sentence1": "A", "sentence2": "B", "score": str(n)} for n in range(6)]
@@ -242,7 +98,7 @@ def test_gold_answers_score_a_hundred(name):
 @pytest.mark.parametrize("name", [n for n in GOLDEN if n not in ("multirc",)])
 def test_nonsense_is_not_fatal(name):
     task = find_task(name)
-    examples = list(task.examples(record(GOLDEN[name][0]))) * 2
+    examples = list(task.examples(record(GOLDEN[name]["fields"]))) * 2
     for text in ("", "   ", "entailmentment <unk>", "5.7.1", "\u00e9"):
         predictions = [task.parse(text, example) for example in examples]
         for metric in task.metrics():
@@ -252,11 +108,11 @@ def test_nonsense_is_not_fatal(name):
 def test_nonsense_is_none_for_labels():
     for name, text in (("cola", "perhaps"), ("stsb", "many"), ("stsb", "7"), ("boolq", "true"), ("record", " ")):
         task = find_task(name)
-        assert task.parse(text, next(iter(task.examples(record(GOLDEN[name][0]))))) is None
+        assert task.parse(text, next(iter(task.examples(record(GOLDEN[name]["fields"]))))) is None
 
 
 def test_multirc_groups_answers_by_question():
-    examples = list(find_task("multirc").examples(record({"passage": PASSAGE})))
+    examples = list(find_task("multirc").examples(record(PASSAGE)))
     assert [e.reference for e in examples] == [
         ("here, line 3, question 0", 1),
         ("here, line 3, question 0", 0),
@@ -267,21 +123,11 @@ def test_multirc_groups_answers_by_question():
 def test_multirc_of_the_hub_groups_answers_by_question():
     """One of two questions counts as right, though three of four answers are right."""
     task = find_task("multirc")
-    asked = [
-        example
-        for question, answer in ((0, 0), (0, 1), (1, 0), (1, 1))
-        for example in task.examples(
-            record(
-                {
-                    "paragraph": "Ann met Bob.",
-                    "question": f"Q{question}?",
-                    "answer": f"A{answer}",
-                    "idx": {"paragraph": 5, "question": question, "answer": answer},
-                    "label": answer,
-                }
-            )
-        )
-    ]
+    asked = []
+    for question, answer in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        numbers = {"paragraph": 5, "question": question, "answer": answer}
+        texts = {"paragraph": "Ann met Bob.", "question": f"Q{question}?", "answer": f"A{answer}"}
+        asked += task.examples(record(texts | {"idx": numbers, "label": answer}))
     said = [task.parse(text, example) for text, example in zip(("False", "True", "True", "True"), asked, strict=True)]
     scores = {metric.name: metric(said, [example.reference for example in asked]).value for metric in task.metrics()}
     assert scores["em"] == pytest.approx(50.0)
@@ -335,7 +181,7 @@ def test_several_references_are_all_learned_and_asked_once(name, fields, referen
 
 def test_wsc_is_not_trained_on_what_has_no_right_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
-    fields = GOLDEN["wsc"][0]
+    fields = GOLDEN["wsc"]["fields"]
     lines = [json.dumps(fields | {"label": label}) for label in (True, False, True)]
     (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
     task, source = find_task("wsc"), open_source(str(tmp_path))
@@ -362,9 +208,9 @@ def test_dialogue_of_the_hub():
         list(find_task("dialogue").examples(record(fields | {"candidates": []})))
 
 
-def test_a_turn_reads_those_before_it():
-    text = " __eou__ ".join("abcdef")
-    sources = [e.source for e in find_task("dialogue-turns").examples(record({"text": text}))]
+@pytest.mark.parametrize("fields", [{"text": " __eou__ ".join("abcdef")}, {"dialog": [*"abcdef", " "]}])
+def test_a_turn_reads_those_before_it(fields):
+    sources = [e.source for e in find_task("dialogue-turns").examples(record(fields))]
     assert sources[-1] == "said: c said: d said: e"
     assert len(sources) == 5
 
@@ -388,38 +234,32 @@ def test_classes_are_those_of_the_training_split():
         Classification().with_labels(records[2:3])
 
 
+COLA, STSB = {"sentence": "x", "label": 1}, {"sentence1": "a", "sentence2": "b"}
+WSC = {"text": "a b", "label": 1, "target": {"span1_text": "a"}}
+SPAN = {"span1_text": "a", "span2_text": "b", "span2_index": 7}
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
-        (
-            "cola",
-            {"text": "x", "label": 1},
-            "here, line 3: no column 'sentence' for cola, there are text, label; name",
-        ),
-        (
-            "cola",
-            {"sentence": "x", "label": "maybe"},
-            "here, line 3: unknown label 'maybe'; choose from acceptable",
-        ),
-        ("cola", {"sentence": "x", "label": 2}, "here, line 3: unknown label 2"),
-        ("cola", {"sentence": " ", "label": 1}, "here, line 3: sentence is empty; remove the example"),
-        ("cola", {"sentence": 5, "label": 1}, "here, line 3: sentence must be a text, got int"),
+        ("cola", {"text": "x", "label": 1}, "no column 'sentence' for cola, there are text, label; name it: sentence="),
+        ("cola", COLA | {"label": "maybe"}, "unknown label 'maybe'; choose from acceptable"),
+        ("cola", COLA | {"label": 2}, "unknown label 2"),
+        ("cola", COLA | {"sentence": " "}, "sentence is empty; remove the example"),
+        ("cola", COLA | {"sentence": 5}, "sentence must be a text, got int"),
         ("mnli", {"premise": "a", "hypothesis": "b", "label": "entailed"}, "did you mean entailment"),
-        ("stsb", {"sentence1": "a", "sentence2": "b", "score": "9"}, "score must be a number from 0 to 5, got '9'"),
-        ("stsb", {"sentence1": "a", "sentence2": "b", "score": None}, "score must be a number from 0 to 5, got None"),
+        ("stsb", STSB | {"score": "9"}, "score must be a number from 0 to 5, got '9'"),
+        ("stsb", STSB | {"score": None}, "score must be a number from 0 to 5, got None"),
         (
             "translation",
             {"fr": "a", "de": "b"},
-            "which of fr, de is to be translated? Name them: source=COLUMN,target=COLUMN, or say --direction fr-de",
+            "which of fr, de is to be translated? Name them: source=COLUMN,target=",
         ),
+        ("translation", {"fr": "a", "de": "b"}, "COLUMN,target=COLUMN, or say --direction fr-de"),
         ("multirc", {"passage": {"text": "x"}}, "not in the form of multirc: KeyError"),
         ("record", {"passage": {"text": "x"}}, "not in the form of record: KeyError"),
-        ("wsc", {"text": "a b", "label": 1, "target": {"span1_text": "a"}}, "no span2_text, span2_index for wsc"),
-        (
-            "wsc",
-            {"text": "a b", "label": 1, "target": {"span1_text": "a", "span2_text": "b", "span2_index": 7}},
-            "span2_index=7 is outside of the 2 words of the text",
-        ),
+        ("wsc", WSC, "no span2_text, span2_index for wsc"),
+        ("wsc", WSC | {"target": SPAN}, "span2_index=7 is outside of the 2 words of the text"),
     ],
 )
 def test_errors(name, fields, message):

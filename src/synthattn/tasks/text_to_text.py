@@ -30,11 +30,8 @@ class Translation(Task):
 
     def reading(self, record: Record) -> str:
         source, target = self._columns(record)
-        return (
-            ""
-            if source == "source"
-            else f"{source} is translated to {target}; for the reverse, --direction {target}-{source}"
-        )
+        said = f"{source} is translated to {target}; for the reverse, --direction {target}-{source}"
+        return "" if source == "source" else said
 
     def metrics(self) -> Sequence[Metric]:
         return Bleu(), TokenizedBleu(), ChrF()
@@ -137,26 +134,22 @@ class Dialogue(Task):
         return [" ".join(line.split()) for line in lines if line.strip()]
 
 
-class Turns(Task):
-    """Reply to each turn of dialogues, one per line, whose turns end with ``__eou__``."""
+class Turns(Dialogue):
+    """Reply to each turn of dialogues. A dialogue is a list of turns, or a text whose turns end with ``__eou__``."""
 
     name = "dialogue-turns"
-    columns = {"text": ("dialogue",)}  # noqa: RUF012
+    columns = {"text": ("dialogue", "dialog")}  # noqa: RUF012
     history = 3
     """Number of turns before the reply that the model reads."""
-    compares_vectors = True
+
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return self.columns
 
     def examples(self, record: Record) -> Iterable[Example]:
-        turns = [" ".join(turn.split()) for turn in self.text(record, "text").split("__eou__") if turn.strip()]
+        if isinstance(self.field(record, "text"), list):
+            turns = self._lines(record, "text")
+        else:
+            turns = [" ".join(turn.split()) for turn in self.text(record, "text").split("__eou__") if turn.strip()]
         for n in range(1, len(turns)):
             said = turns[max(0, n - self.history) : n]
             yield Example(" ".join(self.prompt(turn) for turn in said), turns[n], turns[n], record.where)
-
-    def prompt(self, text: str) -> str:
-        return Dialogue().prompt(text)
-
-    def metrics(self) -> Sequence[Metric]:
-        return Dialogue().metrics()
-
-    def trivial_system(self, learned: Sequence[Example]) -> TrivialSystem:
-        return Dialogue().trivial_system(learned)
