@@ -2,12 +2,12 @@
 
 import gzip
 import math
+import random
 import re
 import string
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -39,11 +39,13 @@ from synthattn.metrics import (
     ReCoRDExactMatch,
     ReCoRDF1,
     Rouge,
+    Rows,
     Spearman,
     TokenizedBleu,
     load_vectors,
 )
 from synthattn.metrics.averages import suite_average
+from synthattn.metrics.corpus_vectors import corpus_vectors, save_vectors
 from synthattn.metrics.vectors import check_vectors
 
 CASES = range(200)
@@ -85,39 +87,28 @@ def close(value: float, expected: float) -> bool:
     return value == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
+def best(score: Callable[[str, str], float], predictions: list[str], references: list[list[str]]) -> list[float]:
+    """The score of each prediction for the reference that fits it best."""
+    return [max(score(p, text) for text in texts) for p, texts in zip(predictions, references, strict=True)]
+
+
 @pytest.mark.parametrize("seed", CASES)
-def test_bleu_is_sacrebleu(seed):
+def test_bleu_and_chrf_are_those_of_sacrebleu(seed):
     predictions, references = corpus(seed, 3)
-    tokenize = ["13a", "intl", "char", "none"][seed % 4]
-    metric = Bleu(tokenize)
-    score = metric(predictions, references)
-    expected = sacrebleu.BLEU(tokenize=tokenize)
-    result = expected.corpus_score(predictions, streams(references))  # pyright: ignore[reportArgumentType]
-    assert score.value == result.score
-    assert score.definition == f"BLEU by sacrebleu, {expected.get_signature()}"
-    assert list(score.parts.values()) == [*result.precisions, result.bp]
-
-
-@pytest.mark.parametrize("seed", CASES)
-def test_bleu_of_fewer_orders_is_the_geometric_mean_of_precisions(seed):
-    predictions, references = corpus(seed)
-    n = 1 + seed % 4
-    score = BleuN(n)(predictions, references)
-    expected = sacrebleu.BLEU(max_ngram_order=n).corpus_score(predictions, streams(references))  # pyright: ignore[reportArgumentType]
-    assert score.value == expected.score
-    precisions = [score.parts[f"precision-{k}"] for k in range(1, n + 1)]
-    assert len(score.parts) == n + 1
-    assert close(score.value, score.parts["brevity-penalty"] * math.prod(precisions) ** (1 / n))
-    assert score.name == f"bleu-{n}"
-
-
-@pytest.mark.parametrize("seed", CASES)
-def test_chrf_is_sacrebleu(seed):
-    predictions, references = corpus(seed, 3)
-    score = ChrF()(predictions, references)
-    expected = sacrebleu.CHRF()
-    assert score.value == expected.corpus_score(predictions, streams(references)).score  # pyright: ignore[reportArgumentType]
-    assert score.definition == f"chrF2 by sacrebleu, {expected.get_signature()}"
+    tokenize, n = ["13a", "intl", "char", "none"][seed % 4], 1 + seed % 4
+    pairs: list[tuple[Metric, Any]] = [
+        (ChrF(), sacrebleu.CHRF()),
+        (BleuN(n), sacrebleu.BLEU(max_ngram_order=n)),
+        (Bleu(tokenize), sacrebleu.BLEU(tokenize=tokenize)),
+    ]
+    for metric, expected in pairs:
+        score, result = metric(predictions, references), expected.corpus_score(predictions, streams(references))
+        assert score.value == result.score
+        assert score.definition.endswith(f" sacrebleu, {expected.get_signature()}")
+        if metric.name != "chrf":
+            precisions = result.precisions[: n if metric.name == f"bleu-{n}" else 4]
+            assert list(score.parts.values()) == [*precisions, result.bp]
+            assert close(score.value, result.bp * math.prod(precisions) ** (1 / len(precisions)))
 
 
 def test_tokenized_bleu_splits_compounds_and_does_not_smooth():
@@ -164,12 +155,8 @@ def test_rouge_is_the_mean_of_rouge_score(kind, stemmer):
     scorer = RougeScorer([kind], use_stemmer=stemmer)
     for seed in range(25):
         predictions, references = corpus(seed, 3)
-        score = Rouge(kind, stemmer)(predictions, references)
-        best = [
-            max(scorer.score(r, p)[kind].fmeasure for r in texts)
-            for p, texts in zip(predictions, references, strict=True)
-        ]
-        assert close(score.value, 100 * sum(best) / len(best))
+        expected = best(lambda p, r: scorer.score(r, p)[kind].fmeasure, predictions, references)
+        assert close(Rouge(kind, stemmer)(predictions, references).value, 100 * float(np.mean(expected)))
 
 
 def test_rouge_closed_form():
@@ -192,13 +179,12 @@ class NoSynonyms:
 @pytest.mark.parametrize("seed", CASES)
 def test_meteor_is_nltk_without_synonyms(seed):
     predictions, references = corpus(seed, 3)
-    best = [
-        max(single_meteor_score(r.split(), p.split(), wordnet=NoSynonyms()) for r in texts)  # pyright: ignore[reportArgumentType]
-        for p, texts in zip(predictions, references, strict=True)
-    ]
-    rows = Meteor().rows(predictions, references)
-    assert rows[:, 0].tolist() == pytest.approx(best, rel=1e-12)
-    assert close(Meteor()(predictions, references).value, 100 * sum(best) / len(best))
+    no_synonyms: Any = NoSynonyms()
+    expected = best(
+        lambda p, r: single_meteor_score(r.split(), p.split(), wordnet=no_synonyms), predictions, references
+    )
+    assert Meteor().rows(predictions, references)[:, 0].tolist() == pytest.approx(expected, rel=1e-12)
+    assert close(Meteor()(predictions, references).value, 100 * float(np.mean(expected)))
 
 
 @pytest.mark.parametrize("m", [1, 2, 5])
@@ -262,9 +248,7 @@ def loop_embedding(kind: str, prediction: str, reference: str) -> float:
 def test_embedding_similarity_is_a_plain_loop(kind, seed):
     predictions, references = corpus(seed, 3)
     predictions[0] += " zero unknownword"
-    expected = [
-        max(loop_embedding(kind, p, r) for r in texts) for p, texts in zip(predictions, references, strict=True)
-    ]
+    expected = best(lambda p, r: loop_embedding(kind, p, r), predictions, references)
     metric = EmbeddingSimilarity(kind, VECTORS, "seven random numbers")
     assert metric.rows(predictions, references)[:, 0].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-12)
     score = metric(predictions, references)
@@ -361,17 +345,8 @@ def test_correlations_closed_forms():
     assert "a prediction that cannot be understood is -1.0" in Pearson().definition
 
 
-def loop_multirc(predictions: list[Any], references: list[Any]) -> tuple[float, float]:
-    true = sum(p[1] == 1 and r[1] == 1 for p, r in zip(predictions, references, strict=True))
-    said, right = sum(p[1] == 1 for p in predictions), sum(r[1] == 1 for r in references)
-    f1 = 2 * true / (said + right) if said + right else 0.0
-    pairs = sorted(((r[0], p[1] == r[1]) for p, r in zip(predictions, references, strict=True)), key=lambda x: x[0])
-    exact = [all(ok for _, ok in group) for _, group in groupby(pairs, key=lambda x: x[0])]
-    return 100 * f1, 100 * sum(exact) / len(exact)
-
-
 @pytest.mark.parametrize("seed", CASES)
-def test_multirc_is_a_plain_loop(seed):
+def test_multirc_is_sklearn_and_a_plain_set(seed):
     generator = np.random.default_rng(seed)
     questions = [f"q{generator.integers(6)}" for _ in range(generator.integers(1, 25))]
     references = [(q, int(generator.integers(2))) for q in questions]
@@ -379,9 +354,11 @@ def test_multirc_is_a_plain_loop(seed):
         (q, None if generator.random() < 0.05 else label if generator.random() < 0.8 else 1 - label)
         for q, label in references
     ]
-    f1, exact = loop_multirc(predictions, references)
-    assert close(MultiRcF1()(predictions, references).value, f1)
-    assert close(MultiRcExactMatch()(predictions, references).value, exact)
+    said, true = ([int(label == 1) for _, label in side] for side in (predictions, references))
+    assert close(MultiRcF1()(predictions, references).value, 100 * f1_score(true, said, zero_division=0.0))
+    wrong = {q for (q, label), pair in zip(predictions, references, strict=True) if (q, label) != pair}
+    exact = 1 - len(wrong) / len(set(questions))
+    assert close(MultiRcExactMatch()(predictions, references).value, 100 * exact)
     assert len(MultiRcF1().rows(predictions, references)) == len(set(questions))
 
 
@@ -405,14 +382,9 @@ def loop_f1(prediction: str, answer: str) -> float:
 @pytest.mark.parametrize("seed", CASES)
 def test_record_is_a_plain_loop(seed):
     predictions, references = corpus(seed, 3)
-    pairs = [
-        (loop_normalized(p), [loop_normalized(r) for r in texts])
-        for p, texts in zip(predictions, references, strict=True)
-    ]
-    f1 = [max(loop_f1(p, r) for r in texts) for p, texts in pairs]
-    assert close(ReCoRDF1()(predictions, references).value, 100 * sum(f1) / len(f1))
-    exact = [p in texts for p, texts in pairs]
-    assert close(ReCoRDExactMatch()(predictions, references).value, 100 * sum(exact) / len(exact))
+    for metric, score in ((ReCoRDF1(), loop_f1), (ReCoRDExactMatch(), str.__eq__)):
+        expected = best(lambda p, r: score(loop_normalized(p), loop_normalized(r)), predictions, references)  # noqa: B023
+        assert close(metric(predictions, references).value, 100 * float(np.mean(expected)))
 
 
 def test_record_closed_forms():
@@ -486,16 +458,10 @@ def test_one_reference_is_a_list_of_one(metric):
         (lambda: Meteor()(["a"], [7]), "meteor: reference 0 must be a text or several, got int"),
         (lambda: CiderD()(["a"], [["a", 7]]), "cider: reference 0 must be a text, got int"),
         (lambda: Rouge("rouge9"), "unknown ROUGE 'rouge9'; choose from rouge1, rouge2, rougeL, rougeLsum"),
-        (
-            lambda: EmbeddingSimilarity("mean", VECTORS, "x"),
-            "unknown embedding similarity 'mean'; choose from average, extrema, greedy",
-        ),
+        (lambda: EmbeddingSimilarity("mean", {}, "x"), "unknown embedding similarity 'mean'; choose from average, "),
         (lambda: EmbeddingSimilarity("greedy", {}, "a.txt"), "needs vectors of words, a.txt has none"),
         (lambda: Perplexity("byte"), "per must be 'token' or 'word', got 'byte'"),
-        (
-            lambda: Perplexity()([(1.0, 2, 3)], [None]),
-            "prediction 0 must be (nll, tokens, words, bytes), got 3 numbers",
-        ),
+        (lambda: Perplexity()([(1.0, 2, 3)], [None]), "must be (nll, tokens, words, bytes), got 3 numbers"),
         (lambda: Perplexity()([(1.0, -2, 3, 4)], [None]), "prediction 0 has a negative number of tokens"),
         (lambda: Perplexity("word")([(1.0, 1, 0, 1)], [None]), "word-perplexity: 1 examples without a word"),
         (lambda: MacroF1()([1], [None]), "macro-f1: a reference is None; remove examples without a class"),
@@ -574,3 +540,121 @@ def test_the_mean_of_a_suite_is_that_of_each_task_in_any_draw():
         for name, value in wanted.items():
             by_task.setdefault(name.split()[0], []).append(value)
         assert mean.value(joined[drawn]) == pytest.approx(np.mean([np.mean(values) for values in by_task.values()]))
+
+
+# Word vectors from a corpus: words that stand in the same places are alike
+
+
+def sentences(count: int = 400) -> list[str]:
+    draw = random.Random(0)
+    colours, animals, verbs = ["red", "blue", "grey"], ["dog", "cat", "cow"], ["sees", "hears"]
+    pick = draw.choice
+    return [
+        f"The {pick(colours)} {pick(animals)} {pick(verbs)} a {pick(colours)} {pick(animals)}" for _ in range(count)
+    ]
+
+
+def test_words_of_a_kind_are_alike():
+    found = corpus_vectors(sentences(), width=4)
+    assert loop_cosine(found["red"], found["blue"]) > 0.9
+    assert loop_cosine(found["dog"], found["cow"]) > 0.9
+    assert loop_cosine(found["red"], found["dog"]) < 0.7
+
+
+def test_they_are_the_singular_vectors_of_the_information():
+    """Against the whole decomposition, written down plainly."""
+    texts = sentences(60)
+    found = corpus_vectors(texts, width=3)
+    words = list(found)
+    counts = np.zeros((len(words), len(words)))
+    for text in texts:
+        line = text.lower().split()
+        for i, one in enumerate(line):
+            for j, other in enumerate(line):
+                if 0 < abs(i - j) <= 4:
+                    counts[words.index(one), words.index(other)] += 1 / abs(i - j)
+    contexts = counts.sum(0) ** 0.75
+    share = counts / counts.sum(1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        information = np.maximum(np.log(share / (contexts / contexts.sum())), 0)
+    left, values, _ = np.linalg.svd(information)
+    expected = left[:, :3] * np.sqrt(values[:3])
+    ours = np.array([found[word] for word in words])
+    assert np.allclose(ours @ ours.T, expected @ expected.T, atol=1e-4)
+
+
+def test_saved_vectors_can_be_read(tmp_path):
+    found = corpus_vectors(sentences(50), width=5)
+    save_vectors(found, tmp_path / "vectors.txt")
+    again = load_vectors(tmp_path / "vectors.txt")
+    assert set(again) == set(found)
+    assert np.allclose(again["dog"], found["dog"], rtol=1e-4)
+
+
+def test_too_few_words():
+    with pytest.raises(ValueError, match="at least two words occur more than once"):
+        corpus_vectors(["one two three"])
+
+
+# The bootstrap, on data whose truth is known
+
+
+def interval(metric: Metric, rows: Rows, samples: int = 1000) -> tuple[float, float]:
+    low, high = np.quantile(metric.bootstrap(rows, samples), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def test_interval_covers_the_truth():
+    generator = np.random.default_rng(0)
+    inside = 0
+    for _ in range(300):
+        low, high = interval(Accuracy(), (generator.random((150, 1)) < 0.7).astype(np.float64), samples=200)
+        inside += low <= 70.0 <= high
+    assert 0.90 <= inside / 300 <= 0.98
+
+
+def test_interval_has_the_width_of_the_normal_approximation():
+    low, high = interval(Accuracy(), np.repeat([[1.0], [0.0]], [700, 300], axis=0))
+    assert (high - low) / (2 * 1.96 * 100 * (0.7 * 0.3 / 1000) ** 0.5) == pytest.approx(1.0, abs=0.1)
+
+
+def test_draws_are_paired():
+    """Two systems that differ by 10 points in every row differ by that in every draw."""
+    rows = np.random.default_rng(4).random((50, 1))
+    drawn = Accuracy().bootstrap(rows, 100)
+    assert len(set(drawn.tolist())) == 100
+    assert Accuracy().bootstrap(rows + 0.1, 100) - drawn == pytest.approx(np.full(100, 10.0))
+
+
+LABELS = [0, 1, 1, 0, 1, 0, 0, 1] * 3
+NOISY = [0, 1, 0, 0, 1, 1, None, 1] * 3
+TEXTS = ["the cat runs over a dog", "happy dogs run", "is it so ?", "yes it is"] * 3
+WORSE = ["the cat runs over it", "dogs run happy", "it is so !", "no it is not"] * 3
+
+
+@pytest.mark.parametrize(
+    ("metric", "predictions", "references"),
+    [
+        (F1(), NOISY, LABELS),
+        (MacroF1(), NOISY, LABELS),
+        (Matthews(), NOISY, LABELS),
+        (Pearson(), NOISY, LABELS),
+        (Spearman(), NOISY, LABELS),
+        (Bleu(), WORSE, TEXTS),
+        (ChrF(), WORSE, TEXTS),
+        (MultiRcF1(), [(n // 2, p) for n, p in enumerate(NOISY)], [(n // 2, p) for n, p in enumerate(LABELS)]),
+        (Perplexity("word"), [(5.0 + n, 3, 2, 9) for n in range(24)], [None] * 24),
+    ],
+    ids=lambda value: value.name if isinstance(value, Metric) else "",
+)
+def test_every_metric_can_be_drawn(metric, predictions, references):
+    rows = metric.rows(predictions, references)
+    low, high = interval(metric, rows, samples=200)
+    assert low < metric.value(rows) < high
+    # A sample of rows is worth what the metric says of the examples themselves.
+    units = [0, 0, 3, 5, 7, 2]
+    examples = units if len(rows) == len(predictions) else [n for unit in units for n in (2 * unit, 2 * unit + 1)]
+    given = [predictions[n] for n in examples], [references[n] for n in examples]
+    if isinstance(metric, MultiRcF1):
+        given = tuple([(n // 2, label) for n, (_, label) in enumerate(side)] for side in given)
+    assert metric.value(rows[units]) == pytest.approx(metric(*given).value)

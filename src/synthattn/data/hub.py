@@ -3,7 +3,6 @@
 import importlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from synthattn.data.files import languages_apart
@@ -45,19 +44,11 @@ STREAMED = frozenset(
 _PARQUET = "refs/convert/parquet"
 
 
-@dataclass(frozen=True, slots=True)
-class HubName:
-    """The path of a data set on the hub, and its configuration."""
+def parse_hub_name(text: str) -> tuple[str, str | None]:
+    """Return the path of a data set on the hub, and its configuration.
 
-    path: str
-    config: str | None
-
-
-def parse_hub_name(text: str) -> HubName:
-    """Read ``NAME``, ``NAME/CONFIG``, ``OWNER/NAME`` or ``OWNER/NAME/CONFIG``.
-
-    ``wmt14/de-en`` is a name and a configuration, because ``wmt14`` is in the table of names that need no owner;
-    ``allenai/c4`` is an owner and a name.
+    The text is ``NAME``, ``NAME/CONFIG``, ``OWNER/NAME`` or ``OWNER/NAME/CONFIG``. ``wmt14/de-en`` is a name and a
+    configuration, because ``wmt14`` is in the table of names that need no owner; ``allenai/c4`` is an owner and a name.
     """
     words = text.split("/")
     if not all(words) or len(words) > 3:
@@ -67,7 +58,7 @@ def parse_hub_name(text: str) -> HubName:
         path, rest = canonical, words[1:]
     else:
         path, rest = "/".join(words[:2]), words[2:]
-    return HubName(path, rest[0] if rest else CONFIGS.get(path))
+    return path, rest[0] if rest else CONFIGS.get(path)
 
 
 class HubSource(Source):
@@ -80,7 +71,7 @@ class HubSource(Source):
     def __init__(self, text: str) -> None:
         text = text.removeprefix("hub:")
         super().__init__(f"hub:{text}")
-        self.hub_name = parse_hub_name(text)
+        self.path, self.config = parse_hub_name(text)
         self._datasets: Any = _datasets(self.name)
         self._options: dict[str, Any] = {}
         own = self._try(self._split_names)
@@ -88,33 +79,27 @@ class HubSource(Source):
         self.splits = tuple(self._own)
         for note in notes:
             self.note(note)
-        if self.hub_name.path in STREAMED:
+        if self.path in STREAMED:
             self.note(f"{self.name}: read from the network, not stored")
 
     def fingerprint(self) -> str:
         """Hash the name and the revision that ``datasets`` reports: the data may be too large to read."""
-        path, config = self.hub_name.path, self.hub_name.config
-        builder = self._try(lambda: self._datasets.load_dataset_builder(path, config, **self._options))
-        return fingerprint_of(path, config, self._options, str(getattr(builder, "hash", "")), str(builder.info.version))
+        builder = self._try(lambda: self._datasets.load_dataset_builder(self.path, self.config, **self._options))
+        state = self.path, self.config, self._options, str(getattr(builder, "hash", "")), str(builder.info.version)
+        return fingerprint_of(*state)
 
     def records(self, split: str) -> Iterator[Record]:
         own = self._own[split]
-        path, config = self.hub_name.path, self.hub_name.config
-        streaming = path in STREAMED
-        rows = self._try(
-            lambda: iter(
-                self._datasets.load_dataset(path, config, split=own, streaming=streaming, **self._options),
-            )
-        )
+        options = {"split": own, "streaming": self.path in STREAMED, **self._options}
+        rows = self._try(lambda: iter(self._datasets.load_dataset(self.path, self.config, **options)))
         number = 0
         while (row := self._try(lambda: next(rows, None))) is not None:
             number += 1
             yield Record(languages_apart(row), f"{self.name}, {own}, record {number}")
 
     def _split_names(self) -> list[str]:
-        path, config = self.hub_name.path, self.hub_name.config
         try:
-            return list(self._datasets.get_dataset_split_names(path, config, **self._options))
+            return list(self._datasets.get_dataset_split_names(self.path, self.config, **self._options))
         except RuntimeError as error:
             # Old data sets are scripts, which datasets no longer runs. The hub keeps the output of most of them.
             if "script" not in str(error).lower() or self._options:
@@ -131,7 +116,7 @@ class HubSource(Source):
             names = {cls.__name__ for cls in type(error).__mro__}
             if "DatasetNotFoundError" in names:
                 raise ValueError(
-                    f"{self.name}: there is no data set {self.hub_name.path} on the hub, or it is private"
+                    f"{self.name}: there is no data set {self.path} on the hub, or it is private"
                     "; look at its page for the name"
                 ) from None
             if isinstance(error, ConnectionError | TimeoutError) or any(
@@ -146,11 +131,11 @@ class HubSource(Source):
         if not isinstance(error, ValueError) or "config" not in str(error).lower():
             return ""
         try:
-            names = list(self._datasets.get_dataset_config_names(self.hub_name.path, **self._options))
+            names = list(self._datasets.get_dataset_config_names(self.path, **self._options))
         except Exception:
             # The first error is more useful than this one.
             return ""
-        config = self.hub_name.config
+        config = self.config
         if config is None and len(names) > 1:
             return f"{self.name} has several configurations; write {self.name}/CONFIG with one of {', '.join(names)}"
         if config is not None and config not in names:
