@@ -355,7 +355,7 @@ def test_multirc_is_sklearn_and_a_plain_set(seed):
         for q, label in references
     ]
     said, true = ([int(label == 1) for _, label in side] for side in (predictions, references))
-    assert close(MultiRcF1()(predictions, references).value, 100 * f1_score(true, said, zero_division=0.0))
+    assert close(MultiRcF1()(predictions, references).value, 100 * f1_score(true, said, zero_division=0.0))  # pyright: ignore[reportArgumentType]
     wrong = {q for (q, label), pair in zip(predictions, references, strict=True) if (q, label) != pair}
     exact = 1 - len(wrong) / len(set(questions))
     assert close(MultiRcExactMatch()(predictions, references).value, 100 * exact)
@@ -555,7 +555,7 @@ def sentences(count: int = 400) -> list[str]:
 
 
 def test_words_of_a_kind_are_alike():
-    found = corpus_vectors(sentences(), width=4)
+    found = {word: vector.tolist() for word, vector in corpus_vectors(sentences(), width=4).items()}
     assert loop_cosine(found["red"], found["blue"]) > 0.9
     assert loop_cosine(found["dog"], found["cow"]) > 0.9
     assert loop_cosine(found["red"], found["dog"]) < 0.7

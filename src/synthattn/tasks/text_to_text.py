@@ -143,7 +143,7 @@ class Turns(Dialogue):
     """Number of turns before the reply that the model reads."""
 
     def reads(self) -> dict[str, tuple[str, ...]]:
-        return self.columns
+        return dict(self.columns)
 
     def examples(self, record: Record) -> Iterable[Example]:
         if isinstance(self.field(record, "text"), list):
