@@ -1,7 +1,6 @@
 """The models: a bare one, and four with heads, like any other model of transformers."""
 
 import copy
-import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,12 +38,8 @@ from synthattn.models.size import check_size
 from synthattn.synthesizers.base import Resize, Synthesizer
 
 LOSS_OPTIONS = ("num_items_in_batch", "ignore_index", "shift_labels")
-OUTPUTS = (CausalLMOutput, ClassifierOutput, ConditionalGenerationOutput, MaskedLanguageModelOutput)
-PASSED_ON = {
-    kind: tuple(field.name for field in dataclasses.fields(kind) if field.name not in ("loss", "logits"))
-    for kind in OUTPUTS
-}
-"""Fields of each output class that come from the bare model."""
+SHOWN = ("output_attentions", "output_hidden_states")
+"""Options of every model that add to its output."""
 
 
 class SynthesizerPreTrainedModel(PreTrainedModel):
@@ -55,8 +50,6 @@ class SynthesizerPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    # The loss that transformers would choose by the name of a class shifts the labels of a decoder once more.
-    _loss_of: Callable[..., Tensor] = staticmethod(ForMaskedLMLoss)
     _no_split_modules = ["Block"]  # noqa: RUF012 (as transformers has it)
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
 
@@ -104,33 +97,6 @@ class SynthesizerPreTrainedModel(PreTrainedModel):
                 f"load it as it is and call model.resize_max_length({asked})"
             ) from error
 
-    def _output(self, kind: Any, output: Any, logits: Tensor, labels: Tensor | None, options: dict[str, Any]) -> Any:
-        """Return an output with logits and loss in front of the fields of the bare model's output."""
-        loss = self._loss(logits, labels, output.ponder_cost, options)
-        return kind(loss=loss, logits=logits, **{name: getattr(output, name) for name in PASSED_ON[kind]})
-
-    def _loss(self, logits: Tensor, labels: Tensor | None, ponder_cost: Tensor | None, options: dict[str, Any]) -> Any:
-        # The Trainer passes options for the loss by name, so that forward takes any; a mistyped one must not pass.
-        for name in options:
-            if name not in LOSS_OPTIONS:
-                raise TypeError(f"forward() got an unexpected argument {name!r}{suggestion(name, _arguments(self))}")
-        if labels is None:
-            return None
-        loss = self._loss_of(
-            logits=logits,
-            pooled_logits=logits,
-            labels=labels,
-            vocab_size=self.config.vocab_size,
-            config=self.config,
-            **options,
-        )
-        if ponder_cost is None:
-            return loss
-        # Of several batches that make one step, each counts with its share of the tokens.
-        total = options.get("num_items_in_batch")
-        share = 1.0 if total is None else (labels != options.get("ignore_index", -100)).sum() / total
-        return loss + self.config.ponder_weight * share * ponder_cost
-
     def resize_max_length(self, max_length: int, how: Resize = "pad") -> None:
         """Change the longest input, keeping what was learned, see ``SyntheticAttention.resize_max_length``."""
         if max_length < 1:
@@ -169,10 +135,6 @@ class SynthesizerPreTrainedModel(PreTrainedModel):
             specs = getattr(self.config, name)
             new = [renamed.get(spec, spec) for spec in specs] if isinstance(specs, list) else renamed.get(specs, specs)
             setattr(self.config, name, new)
-
-
-def _arguments(model: nn.Module) -> list[str]:
-    return [name for name in inspect.signature(model.forward).parameters if name != "loss_options"]
 
 
 class SynthesizerModel(SynthesizerPreTrainedModel):
@@ -242,13 +204,7 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
             output_attentions: whether to return attention weights.
             output_hidden_states: whether to return the vectors before each layer, and the last ones.
         """
-        shown = {
-            "output_attentions": self.config.output_attentions if output_attentions is None else output_attentions,
-            "output_hidden_states": (
-                self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-            ),
-            "plain": self.config._attn_implementation == "eager",
-        }
+        shown = self._shown(output_attentions, output_hidden_states)
         if self.decoder is None:
             return self._encode(input_ids, inputs_embeds, attention_mask, position_ids, shown)
         if self.encoder is None:
@@ -264,11 +220,11 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
             )
         if encoder_outputs is None:
             encoder_outputs = self._encode(input_ids, inputs_embeds, attention_mask, position_ids, shown)
-        elif not isinstance(encoder_outputs, Mapping):
-            encoder_outputs = BaseModelOutput(*encoder_outputs)
         elif not isinstance(encoder_outputs, BaseModelOutput | StackOutput):
             fields = ("last_hidden_state", "hidden_states", "attentions", "ponder_cost")
-            encoder_outputs = StackOutput(**{key: encoder_outputs.get(key) for key in fields})
+            named = isinstance(encoder_outputs, Mapping)
+            given = encoder_outputs if named else dict(zip(fields, encoder_outputs, strict=False))
+            encoder_outputs = StackOutput(**{field: given.get(field) for field in fields})
         decoded = self.decoder(
             self._embed(decoder_input_ids, decoder_inputs_embeds, "decoder_input_ids"),
             attention_mask=decoder_attention_mask,
@@ -291,6 +247,17 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
             encoder_attentions=encoder_outputs.attentions,
             ponder_cost=torch.stack(costs).sum() if costs else None,
         )
+
+    def _shown(self, output_attentions: bool | None, output_hidden_states: bool | None) -> dict[str, bool]:
+        """Return options of a stack, which come from the configuration where they are None."""
+        config = self.config
+        return {
+            "output_attentions": config.output_attentions if output_attentions is None else output_attentions,
+            "output_hidden_states": (
+                config.output_hidden_states if output_hidden_states is None else output_hidden_states
+            ),
+            "plain": config._attn_implementation == "eager",
+        }
 
     def _encode(
         self,
@@ -350,11 +317,7 @@ class Encoder(nn.Module):
         output_hidden_states: bool | None = None,
         return_dict: bool = True,
     ) -> BaseModelOutput | tuple[Tensor, ...]:
-        shown = {
-            "output_attentions": bool(output_attentions),
-            "output_hidden_states": bool(output_hidden_states),
-            "plain": self.model.config._attn_implementation == "eager",
-        }
+        shown = self.model._shown(output_attentions, output_hidden_states)
         result = self.model._encode(input_ids, inputs_embeds, attention_mask, position_ids, shown)
         # Beam search repeats every tensor that is in here for each beam.
         output = BaseModelOutput(result.last_hidden_state, result.hidden_states, result.attentions)
@@ -368,7 +331,45 @@ def _part(config: SynthesizerConfig, is_encoder_decoder: bool, is_decoder: bool)
     return config
 
 
-class _LanguageModel(SynthesizerPreTrainedModel):
+class _ModelWithHead(SynthesizerPreTrainedModel):
+    """Base class of models whose head turns the vectors of the bare model into logits."""
+
+    model: SynthesizerModel
+    _output_class: Any
+    # The loss that transformers would choose by the name of a class shifts the labels of a decoder once more.
+    _loss_of: Callable[..., Tensor] = staticmethod(ForMaskedLMLoss)
+
+    def _head(self, vectors: Tensor, attention_mask: Tensor | None) -> Tensor:
+        raise NotImplementedError
+
+    def _predict(
+        self, labels: Tensor | None, options: dict[str, Any], kept: slice | Tensor = slice(None), **inputs: Any
+    ) -> Any:
+        """Return the bare model's output with logits of the ``kept`` positions, and the loss if there are labels."""
+        for name in options:  # forward takes any, because the Trainer passes options of the loss by name
+            if name not in (*LOSS_OPTIONS, *SHOWN):
+                known = {*inspect.signature(self.forward).parameters, *SHOWN} - {"options"}
+                raise TypeError(f"forward() got an unexpected argument {name!r}{suggestion(name, known)}")
+        shown = {name: options[name] for name in SHOWN if name in options}
+        output = self.model(**inputs, **shown, return_dict=True)
+        logits = self._head(output.last_hidden_state[:, kept], inputs["attention_mask"])
+        loss = None if labels is None else self._loss(logits, labels, output.ponder_cost, options)
+        rest = {name: value for name, value in output.items() if name != "last_hidden_state"}
+        return self._output_class(loss=loss, logits=logits, **rest)
+
+    def _loss(self, logits: Tensor, labels: Tensor, ponder_cost: Tensor | None, options: dict[str, Any]) -> Tensor:
+        options = {name: value for name, value in options.items() if name in LOSS_OPTIONS}
+        sizes = {"vocab_size": self.config.vocab_size, "config": self.config}
+        loss = self._loss_of(logits=logits, pooled_logits=logits, labels=labels, **sizes, **options)
+        if ponder_cost is None:
+            return loss
+        # Of several batches that make one step, each counts with its share of the tokens.
+        total = options.get("num_items_in_batch")
+        share = 1.0 if total is None else (labels != options.get("ignore_index", -100)).sum() / total
+        return loss + self.config.ponder_weight * share * ponder_cost
+
+
+class _LanguageModel(_ModelWithHead):
     """Base class of models that predict the token at each position."""
 
     _tied_weights_keys = {"lm_head.weight": "model.embedding.weight"}  # noqa: RUF012
@@ -385,12 +386,14 @@ class _LanguageModel(SynthesizerPreTrainedModel):
     def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
         self.lm_head = new_embeddings
 
-    def _logits(self, vectors: Tensor) -> Any:
+    def _head(self, vectors: Tensor, attention_mask: Tensor | None) -> Any:
         return project(self.lm_head, vectors * self.config.d_model**-0.5 if self.config.scale_logits else vectors)
 
 
 class SynthesizerForConditionalGeneration(_LanguageModel, SynthesizerGenerationMixin):
     """An encoder and a decoder, for translation, summarisation, dialogue, span corruption."""
+
+    _output_class = ConditionalGenerationOutput
 
     def __init__(self, config: SynthesizerConfig) -> None:
         super().__init__(_part(config, is_encoder_decoder=True, is_decoder=False))
@@ -421,32 +424,31 @@ class SynthesizerForConditionalGeneration(_LanguageModel, SynthesizerGenerationM
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        **loss_options: Any,
+        **options: Any,
     ) -> ConditionalGenerationOutput:
-        """Run like ``SynthesizerModel``. ``labels`` are the tokens to decode, -100 where there is none; they are
-        also what the decoder reads, one place later, unless ``decoder_input_ids`` are given."""
+        """Run ``SynthesizerModel`` with its arguments, and predict the tokens of the decoder.
+
+        ``labels`` are the tokens to decode, -100 where there is none. The decoder reads them one place later, unless
+        ``decoder_input_ids`` are given. ``options`` are ``output_attentions``, ``output_hidden_states`` and options
+        of the loss.
+        """
         if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        output = self.model(
-            input_ids,
-            attention_mask,
-            position_ids,
-            decoder_input_ids,
-            decoder_attention_mask,
-            decoder_position_ids,
-            encoder_outputs,
-            past_key_values,
-            inputs_embeds,
-            decoder_inputs_embeds,
-            use_cache,
-            output_attentions,
-            output_hidden_states,
-            return_dict=True,
+        return self._predict(
+            labels,
+            options,
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            decoder_position_ids=decoder_position_ids,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
         )
-        logits = self._logits(output.last_hidden_state)
-        return self._output(ConditionalGenerationOutput, output, logits, labels, loss_options)
 
 
 class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
@@ -454,6 +456,7 @@ class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
 
     _keys_to_ignore_on_load_unexpected = [r"^model\.encoder\.", r"\.cross_(attention|residual)\."]  # noqa: RUF012
     _loss_of = staticmethod(ForCausalLMLoss)
+    _output_class = CausalLMOutput
 
     def __init__(self, config: SynthesizerConfig) -> None:
         super().__init__(_part(config, is_encoder_decoder=False, is_decoder=True))
@@ -469,36 +472,29 @@ class SynthesizerForCausalLM(_LanguageModel, SynthesizerGenerationMixin):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        **loss_options: Any,
+        **options: Any,
     ) -> CausalLMOutput:
-        """Run like ``SynthesizerModel``. ``labels`` are the tokens themselves, -100 where none is to be predicted;
-        ``logits_to_keep`` asks for the logits of that many last tokens, 0 for all, or of the tokens at these places."""
-        output = self.model(
-            input_ids,
-            attention_mask,
-            position_ids,
+        """Run ``SynthesizerModel`` with its arguments, and predict the next token at each position.
+
+        ``labels`` are the tokens themselves, -100 where none is to be predicted. ``logits_to_keep`` asks for the logits
+        of that many last tokens, 0 for all, or of the tokens at these positions. ``options`` are
+        ``output_attentions``, ``output_hidden_states`` and options of the loss.
+        """
+        return self._predict(
+            labels,
+            options,
+            slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep,
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
             past_key_values=past_key_values,
             inputs_embeds=inputs_embeds,
             use_cache=use_cache,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            return_dict=True,
         )
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self._logits(output.last_hidden_state[:, kept])
-        return self._output(CausalLMOutput, output, logits, labels, loss_options)
 
 
-class _EncoderWithHead(SynthesizerPreTrainedModel):
+class _EncoderWithHead(_ModelWithHead):
     """Base class of encoders whose vectors a head turns into logits."""
-
-    model: SynthesizerModel
-    _output_kind: Any
-
-    def _head(self, vectors: Tensor, attention_mask: Tensor | None) -> Tensor:
-        raise NotImplementedError
 
     @can_return_tuple
     def forward(
@@ -508,36 +504,25 @@ class _EncoderWithHead(SynthesizerPreTrainedModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        **loss_options: Any,
+        **options: Any,
     ) -> Any:
-        """Run like ``SynthesizerModel``. ``labels`` are the tokens to fill in, -100 where there is none; or classes,
-        and numbers where ``num_labels=1``."""
-        output = self.model(
-            input_ids,
-            attention_mask,
-            position_ids,
-            inputs_embeds=inputs_embeds,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            return_dict=True,
-        )
-        logits = self._head(output.last_hidden_state, attention_mask)
-        return self._output(self._output_kind, output, logits, labels, loss_options)
+        """Run ``SynthesizerModel`` with its arguments, and predict the labels.
+
+        ``labels`` are the tokens to fill in, -100 where there is none; or classes, and numbers where ``num_labels=1``.
+        ``options`` are ``output_attentions``, ``output_hidden_states`` and options of the loss.
+        """
+        inputs = {"input_ids": input_ids, "position_ids": position_ids, "inputs_embeds": inputs_embeds}
+        return self._predict(labels, options, attention_mask=attention_mask, **inputs)
 
 
 class SynthesizerForMaskedLM(_EncoderWithHead, _LanguageModel):
     """An encoder alone that fills in masked tokens."""
 
     _keys_to_ignore_on_load_unexpected = [r"^model\.decoder\."]  # noqa: RUF012
-    _output_kind = MaskedLanguageModelOutput
+    _output_class = MaskedLanguageModelOutput
 
     def __init__(self, config: SynthesizerConfig) -> None:
         super().__init__(_part(config, is_encoder_decoder=False, is_decoder=False))
-
-    def _head(self, vectors: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return self._logits(vectors)
 
 
 class SynthesizerForSequenceClassification(_EncoderWithHead):
@@ -547,7 +532,7 @@ class SynthesizerForSequenceClassification(_EncoderWithHead):
     # The losses of numbers and of several labels are means of a batch, which the Trainer must then average itself.
     accepts_loss_kwargs = False
     _loss_of = staticmethod(ForSequenceClassificationLoss)
-    _output_kind = ClassifierOutput
+    _output_class = ClassifierOutput
 
     def __init__(self, config: SynthesizerConfig) -> None:
         super().__init__(_part(config, is_encoder_decoder=False, is_decoder=False))
