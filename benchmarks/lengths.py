@@ -21,7 +21,8 @@ from synthattn.training.evaluation import evaluate
 from synthattn.training.memory import keep_memory
 from synthattn.training.prepare import open_for_evaluation
 from synthattn.training.progress import Display
-from synthattn.training.run import SETTINGS, final_model, train
+from synthattn.training.record import SETTINGS, final_model
+from synthattn.training.run import train
 from synthattn.training.settings import Settings, from_dict
 
 ATTENTION = ["toeplitz", "toeplitz+vanilla", "relative", "relative+vanilla", "random", "random+vanilla", "vanilla"]

@@ -24,7 +24,7 @@ from synthattn.training.gather import DEMO, gather, new_folder
 from synthattn.training.memory import keep_memory
 from synthattn.training.model import load, load_tokenizer_of
 from synthattn.training.progress import display, displays
-from synthattn.training.run import MODEL, final_model, saved_settings
+from synthattn.training.record import MODEL, final_model, saved_settings
 from synthattn.training.run import train as run_training
 from synthattn.training.scoring import score_saved
 from synthattn.training.settings import EvaluationSettings

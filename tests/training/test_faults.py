@@ -60,7 +60,7 @@ PLACES = [
     Fault("pathlib:Path.rename"),
     Fault("pathlib:Path.rename", when="after"),
     Fault("synthattn.training.run:evaluate"),
-    Fault("synthattn.training.run:_tidy"),
+    Fault("synthattn.training.run:_Run.tidy"),
 ]
 
 
@@ -89,7 +89,7 @@ def test_patience_is_kept(place):
     # Before the last look, and after it.
     process = Process(killed, start, Fault("synthattn.training.trainer:SynthesizerTrainer.evaluate", looks)).wait()
     assert process.code == -signal.SIGKILL, process.said
-    process = Process(killed, RESUME, Fault("synthattn.training.run:_finish")).wait()
+    process = Process(killed, RESUME, Fault("synthattn.training.run:_Run.finish")).wait()
     assert process.code == -signal.SIGKILL, process.said
     process = Process(killed, RESUME).wait()
     assert process.code == 0, process.said

@@ -27,7 +27,8 @@ from synthattn.training import run as run_module
 from synthattn.training.evaluation import load_rows
 from synthattn.training.model import class_names, load
 from synthattn.training.progress import Display
-from synthattn.training.run import Stopped, final_model, saved_settings, train
+from synthattn.training.record import final_model, saved_settings
+from synthattn.training.run import Stopped, train
 from synthattn.training.settings import ModelSettings, Settings, as_dict
 
 AUTO: dict[str, Any] = {

@@ -13,9 +13,9 @@ from synthattn.tasks.encoding import Counts, EncodedSplit
 from synthattn.tasks.inputs import Key, RunBatches
 from synthattn.training.model import build, configuration
 from synthattn.training.prepare import Prepared
-from synthattn.training.run import _arguments, decided_fields, plan, prepare_data
+from synthattn.training.run import decided_fields, plan, prepare_data
 from synthattn.training.settings import Settings, from_dict
-from synthattn.training.trainer import SynthesizerTrainer
+from synthattn.training.trainer import SynthesizerTrainer, training_arguments
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
 GERMAN = dict(zip(WORDS, ["Ameise", "Biene", "Katze", "Hund", "Aal", "Fuchs", "Gnu", "Huhn"], strict=True))
@@ -129,16 +129,7 @@ def trainer(
 ) -> SynthesizerTrainer:
     """Build a trainer as a run does, without the run around it."""
     planned = plan(chosen.training, ready)
-    return SynthesizerTrainer(
-        model=new_model(chosen, ready) if model is None else model,
-        args=_arguments(chosen.training, planned, run, ready),
-        inputs=ready.train,
-        batches=batches,
-        validation=ready.validation,
-        tokenizer=ready.tokenizer,
-        evaluation_tokens=chosen.evaluation.batch_tokens,
-        label_smoothing=planned.label_smoothing,
-        keep=chosen.training.keep_checkpoints,
-        keep_best=False,
-        callbacks=list(callbacks),
-    )
+    steps = {"max_steps": planned.steps, "eval_steps": planned.evaluate_every, "save_steps": planned.save_every}
+    arguments = training_arguments(chosen.training, run, **steps, label_smoothing_factor=planned.label_smoothing)
+    model = new_model(chosen, ready) if model is None else model
+    return SynthesizerTrainer(model, arguments, ready, batches, chosen, callbacks=list(callbacks))

@@ -263,10 +263,11 @@ def _train(folder: Path, seed: int) -> None:
     def stopped(*arguments: Any) -> None:
         raise OSError("stopped")
 
-    finish, run_module._finish = run_module._finish, stopped  # pyright: ignore[reportPrivateUsage]
+    one_run = run_module._Run  # pyright: ignore[reportPrivateUsage]
+    finish, one_run.finish = one_run.finish, stopped
     try:
         settings = [text for name, value in SETTINGS.items() for text in ("--set", f"{name}={value}")]
         said = call("train", *OPTIONS, "--seed", seed, "--output", folder, *settings)
     finally:
-        run_module._finish = finish
+        one_run.finish = finish
     assert said.err == "synthattn: stopped\n", said

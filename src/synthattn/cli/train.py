@@ -13,7 +13,8 @@ from synthattn.terminal import SafeConsole
 from synthattn.training.gather import gather, new_folder
 from synthattn.training.memory import keep_memory
 from synthattn.training.progress import Display, display
-from synthattn.training.run import MODEL, SETTINGS, Stopped, saved_settings, train
+from synthattn.training.record import MODEL, SETTINGS, saved_settings
+from synthattn.training.run import Stopped, train
 
 
 def run(

@@ -16,7 +16,7 @@ from synthattn.layers.mixers import parse_mixer
 from synthattn.saved_file import one_line, read_yaml, restore, write_text
 from synthattn.synthesizers import FAMILY
 from synthattn.training.progress import Display
-from synthattn.training.run import COMPARISON as FILE
+from synthattn.training.record import COMPARISON as FILE
 from synthattn.training.settings import ModelSettings, Settings, as_dict, from_dict
 
 BASELINE = "vanilla"

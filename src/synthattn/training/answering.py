@@ -13,7 +13,7 @@ from synthattn.data.batching import pad
 from synthattn.tasks import SUITES, Task, find_task
 from synthattn.training.evaluation import write
 from synthattn.training.model import check_answers, load, load_tokenizer_of, placed
-from synthattn.training.run import SETTINGS, final_model, refuse_comparison, saved_settings
+from synthattn.training.record import SETTINGS, final_model, refuse_comparison, saved_settings
 from synthattn.training.settings import EvaluationSettings, Settings
 
 FIRST_PART = 16

@@ -1,4 +1,4 @@
-"""The record of a run, with all facts needed to trust and repeat its numbers."""
+"""The folder of a run: its record, with all facts needed to trust and repeat its numbers, its settings and model."""
 
 import dataclasses
 import json
@@ -11,9 +11,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from synthattn.messages import listed
 from synthattn.saved_file import read_dataclass, write_text
+from synthattn.training import checkpoints
+from synthattn.training.settings import Settings, as_dict, from_dict, read_settings
 
-FILE = "record.json"
+FILE, SETTINGS, MODEL, COMPARISON = "record.json", "settings.yaml", "model", "compare.yaml"
+MOVABLE = {("data", "source"), ("model", "start"), ("evaluation", "vectors")}
+"""Settings that are paths; the files may have been moved since the run was started."""
 
 
 @dataclass
@@ -59,6 +64,63 @@ def load(run: Path) -> RunRecord:
     if not file.is_file():
         raise ValueError(f"{run} holds no {FILE}, so it is not the folder of a run")
     return read_dataclass(RunRecord, file, "is damaged", ("status", "settings", "data"))
+
+
+def refuse_comparison(folder: Path) -> None:
+    """Raise a ValueError that lists the runs of a folder, if it is that of a comparison."""
+    if not (folder / COMPARISON).is_file():
+        return
+    runs = [str(one) for one in sorted((folder / "runs").glob("*")) if (one / SETTINGS).is_file()]
+    if not runs:
+        raise ValueError(f"{folder} is a comparison without trained models; go on with: synthattn compare --resume")
+    raise ValueError(f"{folder} is a comparison of several models; choose one: {listed(runs)}")
+
+
+def saved_settings(run: Path) -> Settings:
+    """Load the settings that a run was started with."""
+    refuse_comparison(run)
+    file = run / SETTINGS
+    if not file.is_file():
+        raise ValueError(f"{run} holds no {SETTINGS}, so it is not the folder of a run")
+    found = read_settings(file)
+    try:
+        settings = from_dict(found)
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {error}") from error
+    if (run / FILE).is_file():
+        _check_recorded(run, settings)
+    return settings
+
+
+def _check_recorded(run: Path, settings: Settings) -> None:
+    """Raise an error if settings differ from the record, which was written with them. Files may have moved."""
+    recorded = load(run).settings
+    if not recorded:
+        return
+    file = run / FILE
+    try:
+        before = as_dict(from_dict(recorded))
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: settings: {error}") from error
+    for group, values in as_dict(settings).items():
+        for name, value in values.items():
+            earlier = before[group].get(name)
+            if value != earlier and (group, name) not in MOVABLE:
+                raise ValueError(
+                    f"{run / SETTINGS} has {group}.{name}={value}, {file} has {earlier}: one of them was "
+                    "changed or damaged; put back what it was"
+                )
+
+
+def final_model(run: Path) -> Path:
+    """Return the folder of a run's model, or of its last complete checkpoint if the run is not done."""
+    refuse_comparison(run)
+    if (run / MODEL / "config.json").is_file():
+        return run / MODEL
+    folder, _ = checkpoints.last_good(run)
+    if folder is None:
+        raise ValueError(f"{run} has no model yet, and no whole checkpoint")
+    return folder
 
 
 def now() -> str:

@@ -23,7 +23,7 @@ from synthattn.training.gather import gather
 from synthattn.training.model import check_classes, check_kind, class_names, load, load_tokenizer_of, placed
 from synthattn.training.prepare import TaskData, open_for_evaluation
 from synthattn.training.progress import display
-from synthattn.training.run import SETTINGS, final_model, refuse_comparison, saved_settings
+from synthattn.training.record import SETTINGS, final_model, refuse_comparison, saved_settings
 from synthattn.training.settings import Settings, as_dict, from_dict, put
 
 

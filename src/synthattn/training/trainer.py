@@ -7,17 +7,20 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
-from transformers import Adafactor, Trainer
+from transformers import Adafactor, Trainer, TrainingArguments
 
 from synthattn.data.batching import TokenBatches
 from synthattn.saved_file import write_text
 from synthattn.synthesizers.mixture import SigmoidWeights, SoftmaxWeights
-from synthattn.tasks.inputs import IGNORED, Inputs, RunBatches
+from synthattn.tasks.inputs import IGNORED, RunBatches
 from synthattn.training import checkpoints
+from synthattn.training.prepare import Prepared
+from synthattn.training.settings import Settings, TrainingSettings
 
 
 class Diverged(ValueError):  # noqa: N818 (the name says what happened)
@@ -30,6 +33,64 @@ CURVE = "curve.json"
 
 T5_SCHEDULE = {"held": True}
 """Value of ``lr_scheduler_kwargs`` for T5's schedule: inverse square root, constant during warm-up."""
+SCHEDULES = {"constant": "constant_with_warmup", "t5": "inverse_sqrt"}
+"""Names of schedules in transformers that differ from the names in settings."""
+
+
+def training_arguments(training: TrainingSettings, run: Path, **intervals: Any) -> TrainingArguments:
+    """Translate settings to those of transformers.
+
+    Args:
+        training: settings of training.
+        run: folder of the run.
+        **intervals: arguments that depend on the data, such as ``max_steps``.
+    """
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    arguments = TrainingArguments(
+        output_dir=str(run),
+        report_to="none",
+        gradient_accumulation_steps=training.accumulation,
+        learning_rate=training.learning_rate,
+        lr_scheduler_type=SCHEDULES.get(training.schedule, training.schedule),
+        lr_scheduler_kwargs=T5_SCHEDULE if training.schedule == "t5" else None,
+        warmup_steps=training.warmup,
+        optim="adamw_torch_fused" if training.optimizer == "adam" else "adafactor",
+        adam_beta1=training.beta1,
+        adam_beta2=training.beta2,
+        adam_epsilon=training.epsilon,
+        weight_decay=training.weight_decay,
+        max_grad_norm=training.clip,
+        seed=training.seed,
+        data_seed=training.seed,
+        bf16=training.precision == "bf16",
+        gradient_checkpointing=training.gradient_checkpointing,
+        torch_compile=training.compile,
+        dataloader_num_workers=training.workers,
+        logging_strategy="steps",
+        logging_steps=training.log_every,
+        logging_nan_inf_filter=False,
+        eval_strategy="steps",
+        metric_for_best_model="loss",
+        greater_is_better=False,
+        save_strategy="steps",
+        save_total_limit=None,
+        restore_callback_states_from_checkpoint=True,  # otherwise patience would start again
+        disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),
+        use_cache=True,  # otherwise the saved configuration would disable the cache
+        ddp_find_unused_parameters=False,
+        # The first process scores alone, while the others wait for it in the next run, if there is one.
+        ddp_timeout=6 * 60 * 60,
+        remove_unused_columns=False,
+        fsdp=training.shard or None,  # pyright: ignore[reportArgumentType] (its annotation is older than its meaning)
+        fsdp_config={"transformer_layer_cls_to_wrap": ["Block"]} if training.shard else None,
+        average_tokens_across_devices=True,
+        **intervals,
+    )
+    if arguments.n_gpu > 1:
+        arguments._n_gpu = 1  # several need torchrun: one process for all is slow, and splits batches again
+    return arguments
 
 
 class SynthesizerTrainer(Trainer):
@@ -38,38 +99,28 @@ class SynthesizerTrainer(Trainer):
     Args:
         model: the model to train.
         args: ``TrainingArguments``.
-        inputs: training examples.
+        prepared: training and validation data, and the tokenizer that is saved with every checkpoint.
         batches: batches of the whole run.
-        validation: examples for the validation loss.
-        tokenizer: tokenizer that is saved with every checkpoint.
-        evaluation_tokens: maximum number of tokens in a validation batch.
-        label_smoothing: share of probability spread over all classes.
-        keep: number of checkpoints that are kept.
-        keep_best: also keep the best checkpoint.
+        settings: settings of the run.
         **options: options of ``Trainer``.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        args: Any,
-        inputs: Inputs,
+        args: TrainingArguments,
+        prepared: Prepared,
         batches: RunBatches,
-        validation: Inputs,
-        tokenizer: Any,
-        evaluation_tokens: int,
-        label_smoothing: float,
-        keep: int,
-        keep_best: bool,
+        settings: Settings,
         **options: Any,
     ) -> None:
-        super().__init__(model=model, args=args, train_dataset=inputs, eval_dataset=validation, **options)
+        inputs, validation = prepared.train, prepared.validation
+        loss = self.smoothed_loss if args.label_smoothing_factor else None
+        super().__init__(model, args, train_dataset=inputs, eval_dataset=validation, compute_loss_func=loss, **options)
         # Classifiers too: some batches of a step may have fewer labels, or none.
         self.model_accepts_loss_kwargs = True
-        self.inputs, self.batches, self.validation = inputs, batches, validation
-        self.tokenizer = tokenizer
-        self.evaluation_tokens, self.label_smoothing = evaluation_tokens, label_smoothing
-        self.keep, self.keep_best = keep, keep_best
+        self.inputs, self.validation, self.tokenizer = inputs, validation, prepared.tokenizer
+        self.batches, self.settings = batches, settings
         self.tokens = self.padded = 0
 
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -117,28 +168,23 @@ class SynthesizerTrainer(Trainer):
             raise Diverged(self._divergence(inputs, float(loss)))
         return loss
 
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
-    ) -> Any:
-        if not self.label_smoothing:
-            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        labels = inputs["labels"]
-        given = {name: value for name, value in inputs.items() if name != "labels"}
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
         bare = self.accelerator.unwrap_model(model)
-        if bare.config.is_encoder_decoder:
-            given["decoder_input_ids"] = bare.prepare_decoder_input_ids_from_labels(labels)
-        outputs = model(**given)
-        items = (labels != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
-        loss = smoothed_loss(outputs.logits, labels, self.label_smoothing, shifted=bool(bare.config.is_decoder)) / items
+        if self.compute_loss_func is not None and bare.config.is_encoder_decoder:
+            # For a loss of one's own, the Trainer takes the labels away, which the decoder reads.
+            inputs["decoder_input_ids"] = bare.prepare_decoder_input_ids_from_labels(inputs["labels"])
+        return super().compute_loss(model, inputs, *args, **options)
+
+    def smoothed_loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+        """Return the loss of a batch as its share of a step: fused, and with the cost of halting."""
+        config = self.accelerator.unwrap_model(self.model).config
+        count = (labels != IGNORED).sum()
+        items = count if num_items_in_batch is None else num_items_in_batch
+        smoothing = self.args.label_smoothing_factor
+        loss = smoothed_loss(outputs.logits, labels, smoothing, shifted=bool(config.is_decoder)) / items
         if getattr(outputs, "ponder_cost", None) is not None:
-            loss = loss + bare.config.ponder_weight * (labels != IGNORED).sum() / items * outputs.ponder_cost
-        if num_items_in_batch is not None:
-            loss = loss * self.accelerator.num_processes  # gradients are averaged over all processes
-        return (loss, outputs) if return_outputs else loss
+            loss = loss + config.ponder_weight * count / items * outputs.ponder_cost
+        return loss
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         return 0  # not used, and the Trainer would count the parameters again in every step
@@ -149,7 +195,7 @@ class SynthesizerTrainer(Trainer):
         assert isinstance(model, nn.Module)
         lengths = self.validation.lengths
         batches = RunBatches(
-            TokenBatches(lengths, max(self.evaluation_tokens, int(lengths.max())), seed=None),
+            TokenBatches(lengths, max(self.settings.evaluation.batch_tokens, int(lengths.max())), seed=None),
             0,
             self.args.process_index,
             self.args.world_size,
@@ -193,8 +239,9 @@ class SynthesizerTrainer(Trainer):
                 write_text(folder / CURVE, json.dumps(curve))
                 checkpoints.seal(folder)
         if self.args.should_save:
-            best = self.state.best_global_step if self.keep_best else None
-            checkpoints.prune(run, self.keep, best, self.state.save_steps, self.state.max_steps)  # pyright: ignore[reportArgumentType]
+            training = self.settings.training
+            best = self.state.best_global_step if training.keep == "best" else None
+            checkpoints.prune(run, training.keep_checkpoints, best, self.state.save_steps, self.state.max_steps)  # pyright: ignore[reportArgumentType]
 
     def continue_curve(self, checkpoint: Path) -> None:
         """Continue a point of the loss curve that was begun before an interruption."""
