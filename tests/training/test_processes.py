@@ -1,21 +1,19 @@
 """Training in two processes is training in one: the same batches, the same losses, the same weights.
 
-All runs of two processes are in one session of torchrun, which takes its time to start.
+All runs of two processes are in one session.
 """
 
-import gc
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
+from two_processes import in_two_processes
 
 from synthattn.training import record
 from synthattn.training.run import MODEL, SETTINGS, Stopped, train
@@ -88,9 +86,7 @@ def train_all(folder: Path, where: str) -> None:
 
 
 def session(folder: Path) -> None:
-    """Run the part of one process of torchrun."""
-    torch.set_num_threads(1)
-    gc.freeze()  # every run collects garbage, among all that the imports made
+    """Run the part of one process."""
     train_all(folder, "two")
     train(runs(folder)["lm random+dense"], folder / "stopped", resume=True)
     # One process is told to stop; both do, at the same step.
@@ -133,10 +129,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("SYNTHATTN_CACHE", str(folder / "cache"))
         train_all(folder, "one")
         stop_in_the_middle(folder / "stopped", runs(folder)["lm random+dense"], patch)
-        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-        result = subprocess.run([*launcher, __file__, str(folder)], capture_output=True, text=True, timeout=400)
-    assert result.returncode == 0, result.stderr[:6000]
-    (folder / "stdout").write_text(result.stdout)
+        (folder / "stdout").write_text(in_two_processes(session, folder))
     return folder
 
 
@@ -223,7 +216,3 @@ def test_the_command(both):
     assert (both / "command" / SETTINGS).is_file()
     assert json.loads((both / "command" / MODEL / "config.json").read_text())["model_type"] == "synthesizer"
     assert (both / "stdout").read_text().count("The model, weights") == 1, "the first process alone speaks"
-
-
-if __name__ == "__main__":
-    session(Path(sys.argv[1]))

@@ -1,10 +1,8 @@
-"""Models whose parameters are split over two processes (FSDP2) learn what whole ones learn.
+"""Models in two processes: with copies of all parameters (DDP), and with parameters split over them (FSDP2).
 
-On CPUs the Trainer does not shard, so ``fully_shard`` is used as it is. All cases are in one session of two processes,
-which takes its time to start.
+On CPUs the Trainer does not shard, so ``fully_shard`` is used as it is. All cases are in one session.
 """
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +14,25 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
-from torch.multiprocessing.spawn import spawn
+from torch.nn.parallel import DistributedDataParallel
+from two_processes import WORLD, in_two_processes
 
-from model_helpers import KINDS, config, ids, labels_for
+from model_helpers import DECODING, ENCODING, KINDS, config, ids, labels_for
 from synthattn.models.block import Block
 
 pytestmark = pytest.mark.unchecked
 
-WORLD, STEPS, BATCH, LENGTH = 2, 3, 4, 11
+STEPS, BATCH, LENGTH = 3, 4, 11
 TOLERANCE = 1e-5  # seen is 3e-6
 
 # Every synthesizer, alone or in a mixture, fixed numbers among them; and every other token mixer.
-DECODING = [
+MIXERS = [
     ["vanilla+relative", "dense(window=5)+vanilla"],
     ["random+factorized_random(rank=3)", "fixed_random+factorized_dense"],
     ["lightconv(kernel=3)", "dynamicconv(kernel=5)"],
 ]
 Case = tuple[str, str | list[str], dict[str, Any]]
-CASES: list[Case] = [(kind, spec, {}) for kind in KINDS for spec in DECODING]
+CASES: list[Case] = [(kind, spec, {}) for kind in KINDS for spec in MIXERS]
 CASES += [(kind, ["dense(shared_keys=true)", "linformer(k=7)"], {}) for kind in ("masked-lm", "classifier")]
 # Parameters that layers share, or that are used outside of them.
 CASES += [
@@ -74,11 +73,33 @@ def build(kind: str, spec: str | list[str], changes: dict[str, Any]) -> Any:
     return model
 
 
-def session(rank: int, port: int, folder: str) -> None:
-    """What each process does: a share of every batch, and a share of every parameter."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=WORLD)
-    mesh = init_device_mesh("cpu", (WORLD,))
+COPIED = [("causal-lm", spec) for spec in DECODING]
+COPIED += [("seq2seq", spec) for spec in DECODING[::4]]
+COPIED += [(kind, spec) for kind in ("masked-lm", "classifier") for spec in ENCODING[-3:]]
+
+
+def learn_in_copies(kind: str, spec: str | list[str]) -> None:
+    """Fail in the second step if the first left a parameter without a gradient, or if the copies differ."""
+    model = DistributedDataParallel(build(kind, spec, {}))  # find_unused_parameters=False
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(2):
+        x = ids(3, 7, seed=10 * step + dist.get_rank())
+        optimizer.zero_grad()
+        model(x, labels=labels_for(kind, x)).loss.backward()
+        optimizer.step()
+    total = torch.stack([p.detach().double().sum() for p in model.parameters()])
+    both = [torch.zeros_like(total) for _ in range(WORLD)]
+    dist.all_gather(both, total)
+    assert torch.equal(*both), (kind, spec)
+
+
+def session(folder: Path) -> None:
+    """Train a share of every batch, and with ``fully_shard`` a share of every parameter."""
+    dist.init_process_group("gloo")
+    for kind, spec in COPIED:
+        learn_in_copies(kind, spec)
+    print("copies", len(COPIED))
+    rank, mesh = dist.get_rank(), init_device_mesh("cpu", (WORLD,))
     share = BATCH // WORLD
     for case in CASES:
         model = build(*case)
@@ -91,18 +112,20 @@ def session(rank: int, port: int, folder: str) -> None:
         dist.all_reduce(found)
         weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
         if rank == 0:
-            torch.save((found / WORLD, weights), Path(folder) / name(case))
+            torch.save((found / WORLD, weights), folder / name(case))
+    dist.barrier()
     dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sharded")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    spawn(session, (port, str(folder)), nprocs=WORLD)
+    (folder / "said").write_text(in_two_processes(session, folder))
     return folder
+
+
+def test_no_parameter_is_left_out_in_copies(sharded):
+    assert (sharded / "said").read_text().count(f"copies {len(COPIED)}") == WORLD
 
 
 @pytest.mark.parametrize("case", CASES, ids=name)
