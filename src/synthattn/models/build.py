@@ -82,16 +82,8 @@ def _mixer(config: SynthesizerConfig, spec: str, causal: bool) -> TokenMixer:
 
 
 def _cross_attention(config: SynthesizerConfig, spec: str) -> SyntheticAttention:
-    return SyntheticAttention(
-        config.d_model,
-        config.num_heads,
-        spec,
-        config.max_position_embeddings,
-        config.attention_dropout,
-        head_dim=config.head_dim,
-        bias=config.attention_bias,
-        mix=config.mix,
-    )
+    sizes = config.d_model, config.num_heads, spec, config.max_position_embeddings, config.attention_dropout
+    return SyntheticAttention(*sizes, head_dim=config.head_dim, bias=config.attention_bias, mix=config.mix)
 
 
 def _norm(config: SynthesizerConfig) -> nn.Module:

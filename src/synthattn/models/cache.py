@@ -74,14 +74,17 @@ class _PositionedLayer(CacheLayerMixin):
     """A cache layer that also keeps the positions of its tokens; None for 0, 1, ... in all examples."""
 
     positions: Tensor | None = None
+    shared_by_beams = False
+    """True for an encoder's output that all beams of an example share, so that their order has no effect."""
 
     def reset(self) -> None:
         super().reset()
         self.positions = None
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        super().reorder_cache(beam_idx)  # pyright: ignore[reportArgumentType]
-        self._choose(beam_idx)
+        if not self.shared_by_beams:
+            super().reorder_cache(beam_idx)  # pyright: ignore[reportArgumentType]
+            self._choose(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         super().batch_repeat_interleave(repeats)  # pyright: ignore[reportAttributeAccessIssue]
@@ -196,32 +199,18 @@ class ValuesOnlyLayer(_PositionedLayer, _ValuesOnly):
     pass
 
 
-class _SharedByBeams(CacheLayerMixin):
-    """A cache layer for an encoder's output, which all beams of an example share, so that their order has no effect."""
-
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        pass
-
-
-class SourceLayer(_SharedByBeams, KeysAndValuesLayer):
-    pass
-
-
-class SourceValuesLayer(_SharedByBeams, ValuesOnlyLayer):
-    pass
-
-
 def new_cache(keeps_keys: list[bool]) -> DynamicCache:
     """Return an empty cache. ``keeps_keys`` says for each layer whether it keeps keys."""
-    return fit_layers(DynamicCache(), keeps_keys)
+    return _fit_layers(DynamicCache(), keeps_keys)
 
 
 class BeamSearchCache(EncoderDecoderCache):
     """A cache for beam search with an encoder, whose output is kept once for all beams of an example."""
 
     def __init__(self, own: list[bool], cross: list[bool], beams: int) -> None:
-        source = [SourceLayer() if keys else SourceValuesLayer() for keys in cross]
-        super().__init__(new_cache(own), _with_layers(DynamicCache(), source))
+        super().__init__(new_cache(own), new_cache(cross))
+        for layer in self.cross_attention_cache.layers:
+            layer.shared_by_beams = True
         self.beams = beams
 
     def batch_repeat_interleave(self, repeats: int) -> None:
@@ -237,21 +226,13 @@ class BeamSearchCache(EncoderDecoderCache):
         self.beams = 1
 
 
-def fit_layers(cache: DynamicCache, keeps_keys: list[bool]) -> DynamicCache:
+def _fit_layers(cache: DynamicCache, keeps_keys: list[bool]) -> DynamicCache:
     """Give an empty cache, such as a user's ``DynamicCache()``, the layers that a model needs."""
     wanted = [KeysAndValuesLayer if keys else ValuesOnlyLayer for keys in keeps_keys]
-    if cache.get_seq_length() > 0 or _are(cache.layers, wanted):
-        return cache
-    return _with_layers(cache, [kind() for kind in wanted])
-
-
-def _are(layers: list[Any], kinds: list[type]) -> bool:
-    return len(layers) == len(kinds) and all(map(isinstance, layers, kinds))
-
-
-def _with_layers(cache: DynamicCache, layers: list[Any]) -> DynamicCache:
-    cache.layers = layers
-    cache.layer_class_to_replicate = None
+    fits = len(cache.layers) == len(wanted) and all(map(isinstance, cache.layers, wanted))
+    if cache.get_seq_length() == 0 and not fits:
+        cache.layers = [kind() for kind in wanted]
+        cache.layer_class_to_replicate = None
     return cache
 
 
@@ -277,5 +258,5 @@ def decoder_cache(cache: Cache | None, own: list[bool], cross: list[bool]) -> Ca
             raise ValueError(f"past_key_values must hold DynamicCache, got {type(part).__name__}")
         if part.offloading:
             raise ValueError("past_key_values must not be offloaded; leave offloading out")
-        fit_layers(part, keeps_keys)
+        _fit_layers(part, keeps_keys)
     return cache

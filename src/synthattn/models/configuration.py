@@ -22,6 +22,10 @@ Number = float | int
 LARGEST = 2**31 - 1
 """Largest whole number in a configuration. Sizes of models are far smaller."""
 MOST_CLASSES = 1_000_000
+AT_LEAST = dict.fromkeys(("vocab_size", "d_model", "num_heads", "d_ff", "max_position_embeddings"), 1)
+AT_LEAST |= dict.fromkeys(("head_dim", "synthetic_heads", "synthetic_head_dim"), 1)
+AT_LEAST |= dict.fromkeys(("encoder_layers", "decoder_layers", "ponder_weight", "norm_eps"), 0)
+"""The smallest value of each field that has one."""
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -155,25 +159,17 @@ class SynthesizerConfig(PreTrainedConfig):
                 raise ValueError(f"{field.name} must be a finite number, got {value}")
             if isinstance(value, int) and value > LARGEST:
                 raise ValueError(f"{field.name} must be at most {LARGEST:,}, got {value}")
-        for name in ("vocab_size", "d_model", "num_heads", "d_ff", "max_position_embeddings"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("encoder_layers", "decoder_layers"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        for name, least in AT_LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
         for name in ("pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id"):
             value = getattr(self, name)
             for token in value if isinstance(value, list) else [value]:
                 if token is not None and not 0 <= token < self.vocab_size:
                     raise ValueError(f"{name} must be at least 0 and below vocab_size={self.vocab_size}, got {token}")
-        for name in ("head_dim", "synthetic_heads", "synthetic_head_dim"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 < self.halting_threshold <= 1:
             raise ValueError(f"halting_threshold must be above 0 and at most 1, got {self.halting_threshold}")
-        for name in ("ponder_weight", "norm_eps"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
         for name in ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")

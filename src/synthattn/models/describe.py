@@ -32,17 +32,11 @@ MODELS: dict[str, type[SynthesizerPreTrainedModel]] = {
 }
 
 
-PARTS = [
-    "embedding",
-    "positions",
-    "encoder_attention",
-    "decoder_attention",
-    "cross_attention",
-    "feed_forward",
-    "norms",
-    "halting",
-    "output",
-]
+PARTS = ["embedding", "positions", "encoder_attention", "decoder_attention", "cross_attention"]
+PARTS += ["feed_forward", "norms", "halting", "output"]
+PART_OF = {"embedding": "embedding", "norm": "norms", "positions": "positions", "relative": "positions"}
+PART_OF |= {name: name for name in ("feed_forward", "cross_attention", "attention", "halting")}
+"""The part that a word in the name of a parameter stands for; of several words, the first one here decides."""
 
 
 def find_model(name: str, attention: str | None) -> tuple[SynthesizerConfig, str]:
@@ -104,20 +98,10 @@ def _parameters(model: nn.Module) -> dict[str, int]:
 
 
 def _part(name: str) -> str:
+    """Return the part that a parameter belongs to."""
     steps = name.split(".")
-    if "embedding" in steps:
-        return "embedding"
-    if "norm" in steps:
-        return "norms"
-    if "positions" in steps or "relative" in steps:
-        return "positions"
-    if "feed_forward" in steps:
-        return "feed_forward"
-    if "cross_attention" in steps:
-        return "cross_attention"
-    if "attention" in steps:
-        return "encoder_attention" if "encoder" in steps else "decoder_attention"
-    return "halting" if "halting" in steps else "output"
+    part = next((part for step, part in PART_OF.items() if step in steps), "output")
+    return f"{'encoder' if 'encoder' in steps else 'decoder'}_attention" if part == "attention" else part
 
 
 def _flops(model: SynthesizerPreTrainedModel, length: int) -> int:

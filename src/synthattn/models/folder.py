@@ -162,9 +162,9 @@ def check_weights(folder: Path, make: Callable[[], Any], config: SynthesizerConf
     with torch.device("meta"):
         model = make()
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    tied = _tied(model) if config.tie_word_embeddings else {}
+    tied = dict(model._tied_weights_keys or {}) if config.tie_word_embeddings else {}
     missing = [name for name in wanted if name not in stored and tied.get(name, name) not in stored]
-    file = _weights_file(folder)
+    file = folder / (WEIGHTS if (folder / WEIGHTS).is_file() else INDEX)
     way_out = "copy the folder again, or save the model anew"
     if missing:
         raise ValueError(f"{file} lacks {_first_names(missing, len(wanted))}; {way_out}")
@@ -200,10 +200,6 @@ def _check_dtypes(tensors: Iterable[tuple[str, TensorHeader]], model: Any, confi
             )
 
 
-def _tied(model: Any) -> dict[str, str]:
-    return dict(model._tied_weights_keys or {})
-
-
 def _equal(one: TensorHeader, name: str, other: TensorHeader, other_name: str) -> bool:
     with safe_open(one.file, "pt") as first, safe_open(other.file, "pt") as second:
         return torch.equal(first.get_tensor(name), second.get_tensor(other_name))
@@ -236,10 +232,6 @@ def check_generation(folder: Path, config: SynthesizerConfig) -> None:
         GenerationConfig.from_dict(saved).validate()
     except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{file}: {one_line(error)}; delete it, or copy it again") from error
-
-
-def _weights_file(folder: Path) -> Path:
-    return folder / (WEIGHTS if (folder / WEIGHTS).is_file() else INDEX)
 
 
 def _first_names(names: list[str], total: int | None = None) -> str:

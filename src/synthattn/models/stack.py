@@ -22,20 +22,20 @@ from synthattn.synthesizers.relative import RelativeSynthesizer
 class OutputCollector:
     """Collect hidden states and attention weights, if the user asked for them."""
 
-    def __init__(self, hidden_states: bool, attentions: bool) -> None:
-        self.hidden_states: list[Tensor] | None = [] if hidden_states else None
-        self.attentions: list[Tensor] | None = [] if attentions else None
-        self.cross_attentions: list[Tensor] | None = [] if attentions else None
+    def __init__(self, hidden_states: bool, attentions: bool, cross_attentions: bool) -> None:
+        self.hidden_states: tuple[Tensor, ...] | None = () if hidden_states else None
+        self.attentions: tuple[Tensor, ...] | None = () if attentions else None
+        self.cross_attentions: tuple[Tensor, ...] | None = () if cross_attentions else None
 
     def add_hidden_state(self, x: Tensor) -> None:
         if self.hidden_states is not None:
-            self.hidden_states.append(x)
+            self.hidden_states += (x,)
 
     def add_weights(self, own: Tensor | None, cross: Tensor | None) -> None:
         if self.attentions is not None and own is not None:
-            self.attentions.append(own)
+            self.attentions += (own,)
         if self.cross_attentions is not None and cross is not None:
-            self.cross_attentions.append(cross)
+            self.cross_attentions += (cross,)
 
 
 class Stack(nn.Module):
@@ -121,8 +121,9 @@ class Stack(nn.Module):
             other = token_layout(memory_mask, None, memory.shape[0], source, 0, prefix="encoder_", longest=self.longest)
             other = cross_layout(own, other, length, beams, x.device)
         bias = {int(heads): self._bias(heads, x, own) for heads in self.relative}
-        collector = OutputCollector(output_hidden_states, output_attentions)
         layers = self.layers
+        has_cross = any(block.cross_attention is not None for block in layers)
+        collector = OutputCollector(output_hidden_states, output_attentions, output_attentions and has_cross)
 
         def run(x: Tensor, depth: int) -> Tensor:
             block = layers[depth]
@@ -146,13 +147,12 @@ class Stack(nn.Module):
         )
         last: Any = self.dropout(self.norm(x))
         collector.add_hidden_state(last)
-        cross_attentions = collector.cross_attentions if any(b.cross_attention is not None for b in layers) else None
         return StackOutput(
             last_hidden_state=last,
             past_key_values=past_key_values,
-            hidden_states=_tuple(collector.hidden_states),
-            attentions=_tuple(collector.attentions),
-            cross_attentions=_tuple(cross_attentions),
+            hidden_states=collector.hidden_states,  # pyright: ignore[reportArgumentType]
+            attentions=collector.attentions,  # pyright: ignore[reportArgumentType]
+            cross_attentions=collector.cross_attentions,  # pyright: ignore[reportArgumentType]
             ponder_cost=ponder_cost,
         )
 
@@ -184,7 +184,3 @@ class Stack(nn.Module):
         query, memory = Tokens(x, own.positions, start=own.offset), Tokens(total, own.memory_positions)
         logits: Logits = self.relative[heads](query, memory)
         return logits.as_tensor()
-
-
-def _tuple(found: list[Any] | None) -> tuple[Any, ...] | None:
-    return None if found is None else tuple(found)
