@@ -1,6 +1,5 @@
 """Evaluate a model: predict a split, and score the predictions by the metrics of the task."""
 
-import itertools
 import json
 import lzma
 import time
@@ -24,7 +23,6 @@ from synthattn.metrics.embedding import EmbeddingSimilarity
 from synthattn.metrics.vectors import load_vectors
 from synthattn.saved_file import replacing, write_text
 from synthattn.tasks.base import Example, Task
-from synthattn.tasks.encoding import examples
 from synthattn.tasks.inputs import IGNORED, ClassInputs, Inputs, PairInputs, TextInputs, span_inputs
 from synthattn.training.packed_rows import packed_rows, unpacked_rows
 from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation, pieces
@@ -77,12 +75,7 @@ class Evaluation:
 
     def facts(self) -> dict[str, Any]:
         """Return the counts for the record of a run."""
-        return {
-            "splits": self.splits,
-            "examples": self.examples,
-            "unparsable": self.unparsable,
-            "truncated": self.truncated,
-        }
+        return {name: getattr(self, name) for name in ("splits", "examples", "unparsable", "truncated")}
 
     def save(self, folder: Path) -> None:
         """Save predictions as JSON lines, and the rows for bootstraps."""
@@ -175,7 +168,7 @@ def _predict(
     task = part.task
     encoded = encode_for_evaluation(part, split, tokenizer, longest)
     result.truncated += encoded.counts.truncated
-    asked = list(itertools.islice(examples(task, part.source, split), settings.limit))
+    asked = part.examples(split, settings.limit)
     result.examples += len(asked)
     if task.kind == "span-corruption":
         hidden = span_inputs(encoded.target, longest, tokenizer, SPAN_SEED)
@@ -187,16 +180,13 @@ def _predict(
         return asked, _likelihoods(model, pieces(task, encoded.target, longest), asked, settings, progress)
     if task.kind == "classification":
         inputs = ClassInputs(encoded, settings.limit)
-        chosen = _classify(model, inputs, settings, progress)
+        answers = _classify(model, inputs, settings, progress)
         names = task.labels.names  # pyright: ignore[reportAttributeAccessIssue]
-        for example, answer in zip(asked, chosen, strict=True):
-            result.predictions.append(
-                {"source": example.source, "reference": example.target, "prediction": names[answer]}
-            )
-        return asked, chosen
-    texts = _write(model, tokenizer, PairInputs(encoded, settings.limit), settings, progress)
-    answers = [task.parse(text, example) for text, example in zip(texts, asked, strict=True)]
-    result.unparsable += sum(answer is None for answer in answers)
+        texts = [names[answer] for answer in answers]
+    else:
+        texts = _write(model, tokenizer, PairInputs(encoded, settings.limit), settings, progress)
+        answers = [task.parse(text, example) for text, example in zip(texts, asked, strict=True)]
+        result.unparsable += sum(answer is None for answer in answers)
     for example, text in zip(asked, texts, strict=True):
         result.predictions.append({"source": example.source, "reference": example.target, "prediction": text})
     return asked, answers

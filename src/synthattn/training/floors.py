@@ -1,6 +1,5 @@
 """Floors: what trivial systems score on the same examples. A model below them has not learned its task."""
 
-import itertools
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthattn.tasks.base import Example
-from synthattn.tasks.encoding import examples
 from synthattn.tasks.inputs import IGNORED, span_inputs
 from synthattn.tasks.trivial import Answerer, TrivialSystem
 from synthattn.training.evaluation import Evaluation, merged, score
@@ -49,7 +47,7 @@ def floors(
     for part, system, some in zip(parts, systems, learned, strict=True):
         assert system is not None
         splits = part.evaluation_splits(settings.split)
-        asked = {name: _asked(part, split, settings) for name, split in splits.items()}
+        asked = {name: part.examples(split, settings.limit) for name, split in splits.items()}
         answer = _best_version(part, system, asked if system.by_hindsight else {"train": some[:TUNED_ON]})
         for name, questions in asked.items():
             groups[name] = score(part.task.metrics(), _answers(part, answer, questions), questions)
@@ -61,14 +59,10 @@ def floors(
 
 
 def _learned(part: TaskData, limit: int | None) -> list[Example]:
-    found = list(itertools.islice(examples(part.task, part.source, "train", training=True), limit))
+    found = part.examples("train", limit, training=True)
     if not found:
         raise ValueError(f"{part.source.name}: no example is left to learn from")
     return found
-
-
-def _asked(part: TaskData, split: str, settings: EvaluationSettings) -> list[Example]:
-    return list(itertools.islice(examples(part.task, part.source, split), settings.limit))
 
 
 def _best_version(part: TaskData, system: TrivialSystem, asked: Mapping[str, Sequence[Example]]) -> Answerer:
@@ -89,9 +83,6 @@ def _answers(part: TaskData, version: Answerer, asked: Sequence[Example]) -> lis
     return [part.task.parse(version(example), example) for example in asked]
 
 
-# Language models ------------------------------------------------------------------------------------------------
-
-
 def _token_models(
     part: TaskData, settings: EvaluationSettings, tokenizer: Any, longest: int, train_examples: int | None
 ) -> dict[str, Evaluation]:
@@ -110,7 +101,7 @@ def _score_tokens(
     result, groups = Evaluation({}), {}
     for name, split in part.evaluation_splits(settings.split).items():
         texts = _tokens(part, split, tokenizer, longest, settings.limit)
-        asked = _asked(part, split, settings) if part.task.kind == "causal-lm" else [None] * len(texts)
+        asked = part.examples(split, settings.limit) if part.task.kind == "causal-lm" else [None] * len(texts)
         sizes = [(0, 0) if one is None else (one.reference.words, one.reference.bytes) for one in asked]
         rows = [(float(nats[ids].sum()), len(ids), *size) for ids, size in zip(texts, sizes, strict=True)]
         groups[name] = score(part.task.metrics(), rows, [Example("", "", None, "") for _ in rows])

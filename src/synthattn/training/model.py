@@ -86,18 +86,12 @@ def load(folder: Path, config: SynthesizerConfig | None = None) -> SynthesizerPr
         )
     logging.disable_progress_bar()
     model = MODELS[kind].from_pretrained(folder, config=config, use_safetensors=True)
-    _return_logits(model)
-    return model
-
-
-def _return_logits(model: SynthesizerPreTrainedModel) -> None:
-    """Make a model return outputs by name, and ``generate`` only tokens, whatever its files say."""
-    for settings in (model.config, getattr(model, "generation_config", None)):
-        if settings is not None:
-            settings.output_attentions = settings.output_hidden_states = False
+    # A model returns outputs by name, and ``generate`` only tokens, whatever the files say.
+    model.config.output_attentions = model.config.output_hidden_states = False
     model.config.return_dict = True
-    if getattr(model, "generation_config", None) is not None:
-        model.generation_config.return_dict_in_generate = False
+    if (generation := getattr(model, "generation_config", None)) is not None:
+        generation.output_attentions = generation.output_hidden_states = generation.return_dict_in_generate = False
+    return model
 
 
 def load_tokenizer_of(folder: Path) -> Any:

@@ -1,5 +1,6 @@
 """Prepare data for training and evaluation: tasks, a tokenizer, and examples as token ids."""
 
+import itertools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,7 +16,7 @@ from synthattn.data.open import open_source, parse_columns, used_columns
 from synthattn.data.source import FirstRecords, Source, check_split
 from synthattn.data.tokenizers import cached_tokenizer
 from synthattn.tasks import SUITES, find_task
-from synthattn.tasks.base import Kind, Task
+from synthattn.tasks.base import Example, Kind, Task
 from synthattn.tasks.classification import Classification
 from synthattn.tasks.encoding import EncodedSplit, Limits, UsableRecords, encode, examples, no_train_split, reading
 from synthattn.tasks.inputs import ClassInputs, Inputs, MixedInputs, PairInputs, TextInputs, span_inputs
@@ -32,6 +33,10 @@ class TaskData:
 
     task: Task
     source: Source
+
+    def examples(self, split: str, limit: int | None = None, training: bool = False) -> list[Example]:
+        """Return the examples of a split, up to ``limit``."""
+        return list(itertools.islice(examples(self.task, self.source, split, training), limit))
 
     def evaluation_splits(self, chosen: str | None) -> dict[str, str]:
         """Return the splits to score by name: usually one; MNLI has two, which are scored as two tasks."""

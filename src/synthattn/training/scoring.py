@@ -16,9 +16,8 @@ from synthattn.models.modeling import SynthesizerPreTrainedModel
 from synthattn.saved_file import write_text
 from synthattn.tasks import find_tasks
 from synthattn.tasks.classification import Classification
-from synthattn.tasks.encoding import examples
 from synthattn.training import record
-from synthattn.training.evaluation import Scored, evaluate, merged, score, similarities
+from synthattn.training.evaluation import Evaluation, Scored, evaluate, merged, score, similarities
 from synthattn.training.gather import gather
 from synthattn.training.model import check_classes, check_kind, class_names, load, load_tokenizer_of, placed
 from synthattn.training.prepare import TaskData, open_for_evaluation
@@ -144,12 +143,13 @@ def _score_file(
     if len(parts) > 1:
         raise ValueError(f"a file of predictions is for one task, {settings.data.task} has {len(parts)}")
     (part,) = parts
-    _only_texts(part)
+    if part.task.kind not in ("seq2seq", "classification"):
+        raise ValueError(f"{part.task.name} scores a text by its probability, which a file of predictions lacks")
     splits = part.evaluation_splits(settings.evaluation.split)
     if len(splits) > 1:
         raise ValueError(f"which of {', '.join(splits.values())} are these predictions for? Say --split")
     (split,) = splits.values()
-    asked = list(examples(part.task, part.source, split))[: settings.evaluation.limit]
+    asked = part.examples(split, settings.evaluation.limit)
     lines = _lines(file)
     if len(lines) != len(asked):
         raise ValueError(f"{file} has {len(lines):,} predictions, {part.source.name} has {len(asked):,} in {split}")
@@ -159,17 +159,8 @@ def _score_file(
         metrics += similarities(part.task, load_vectors(settings.evaluation.vectors), settings.evaluation.vectors)
     scored = score(metrics, answers, asked)
     unparsable = sum(answer is None for answer in answers)
-    return merged({part.task.name: scored}), {
-        "splits": splits,
-        "examples": len(asked),
-        "unparsable": unparsable,
-        "truncated": 0,
-    }
-
-
-def _only_texts(part: TaskData) -> None:
-    if part.task.kind not in ("seq2seq", "classification"):
-        raise ValueError(f"{part.task.name} scores a text by its probability, which a file of predictions lacks")
+    facts = Evaluation(scored, splits=splits, examples=len(asked), unparsable=unparsable).facts()
+    return merged({part.task.name: scored}), facts
 
 
 def _lines(file: Path) -> list[str]:

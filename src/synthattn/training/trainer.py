@@ -62,19 +62,15 @@ def training_arguments(training: TrainingSettings, run: Path, **intervals: Any) 
         weight_decay=training.weight_decay,
         max_grad_norm=training.clip,
         seed=training.seed,
-        data_seed=training.seed,
         bf16=training.precision == "bf16",
         gradient_checkpointing=training.gradient_checkpointing,
         torch_compile=training.compile,
         dataloader_num_workers=training.workers,
-        logging_strategy="steps",
         logging_steps=training.log_every,
         logging_nan_inf_filter=False,
         eval_strategy="steps",
         metric_for_best_model="loss",
         greater_is_better=False,
-        save_strategy="steps",
-        save_total_limit=None,
         restore_callback_states_from_checkpoint=True,  # otherwise patience would start again
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
@@ -82,7 +78,6 @@ def training_arguments(training: TrainingSettings, run: Path, **intervals: Any) 
         ddp_find_unused_parameters=False,
         # The first process scores alone, while the others wait for it in the next run, if there is one.
         ddp_timeout=6 * 60 * 60,
-        remove_unused_columns=False,
         fsdp=training.shard or None,  # pyright: ignore[reportArgumentType] (its annotation is older than its meaning)
         fsdp_config={"transformer_layer_cls_to_wrap": ["Block"]} if training.shard else None,
         average_tokens_across_devices=True,
