@@ -366,7 +366,7 @@ def test_a_value_of_another_type_is_named(tmp_path):
 
 @pytest.mark.parametrize("depth", [101, 900, 950, 970])
 def test_deeply_nested_lines_are_refused_wherever_they_are_read(tmp_path, depth):
-    """Also where Python could read them, but not do more with them."""
+    """Some of these lines Python could read, but not do more with."""
     line = '{"text": "the dog", "more": ' + "[" * depth + "]" * depth + "}\n"
     (tmp_path / "train.jsonl").write_text(line * 9)
     source = HeldOut(open_source(str(tmp_path)))
@@ -385,18 +385,18 @@ def test_predictions_that_are_nested_too_deeply(place, tmp_path):
 @pytest.mark.filterwarnings("default")
 def test_changed_configurations_at_random():
     seed = random.Random("configurations").randrange(1000)
-    found = configurations.run(200, seed)
-    assert found.tried == 200
+    found = configurations.run(100, seed)
+    assert found.tried == 100
     assert not found.failures
-    assert min(found.counts["right"], found.counts["clear"]) > 30
+    assert min(found.counts["right"], found.counts["clear"]) > 15
 
 
 @pytest.mark.filterwarnings("default")
 def test_damaged_runs_at_random():
-    found = checkpoints.run(24, 0)
-    assert found.tried == 24
+    found = checkpoints.run(12, 0)
+    assert found.tried == 12
     assert not found.failures
-    assert min(found.counts["right"], found.counts["clear"]) > 3
+    assert min(found.counts["right"], found.counts["clear"]) > 1
 
 
 def test_a_classifier_starts_with_another_number_of_classes(place, tmp_path):

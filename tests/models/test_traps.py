@@ -139,20 +139,6 @@ def test_even_without_that_generate_uses_one(tmp_path):
     assert seen == [5, 1, 1, 1]
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("spec", ["random", "dense", "lightconv(kernel=3)"])
-def test_padding_is_read_the_right_way_round(spec, side):
-    """1 is a token for transformers, True is to be ignored for torch: mixed up, a model sees the padding only."""
-    model = make(SynthesizerForCausalLM, spec)
-    x, real = ids(1, 8), slice(3, 8) if side == "left" else slice(0, 5)
-    mask = torch.zeros(1, 8, dtype=torch.long)
-    mask[:, real] = 1
-    changed = torch.where(mask.bool(), x, 9)
-    both = [model(t, attention_mask=mask).logits[:, real] for t in (x, changed)]
-    torch.testing.assert_close(*both, rtol=0, atol=1e-12)
-    torch.testing.assert_close(both[0], model(x[:, real]).logits, rtol=0, atol=1e-10)
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_smoothed_labels_are_shifted(tmp_path):
     """The Trainer computes this loss itself, and shifts labels only for the language models that it knows by name."""

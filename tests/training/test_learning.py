@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from helpers import SPECS
 from model_helpers import DECODING, ENCODING, KINDS, config, ids, labels_for
 
 pytestmark = pytest.mark.unchecked
@@ -14,7 +13,7 @@ BY_HEART = 0.1
 
 def overfit(model, x, labels) -> list[float]:
     """The loss after each step, until it is next to nothing."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0, fused=True)
     losses = []
     model.train()
     for _ in range(STEPS):
@@ -73,7 +72,3 @@ def test_the_first_loss_is_that_of_guessing():
             x = ids(8, 20)
             loss = model(x, labels=torch.randint(2, 500, (8, 20))).loss
             assert 5.0 < loss < 8.5, f"{kind} {style}: {loss:.2f}, guessing gives 6.2"
-
-
-def test_all_specs_are_here():
-    assert set(SPECS) <= {spec for _, spec in CASES if isinstance(spec, str)}

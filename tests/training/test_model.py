@@ -152,7 +152,7 @@ def test_a_saved_model_comes_back_as_what_it_was(tmp_path):
 
 
 def test_dropout_of_a_saved_model_can_be_changed(tmp_path):
-    """In its configuration and in all of its parts; all else stays."""
+    """The dropout changes in the configuration and in all parts of the model; all else stays."""
     fields = {"dropout": 0.25, "attention_dropout": 0.5, "activation_dropout": 0.125, "classifier_dropout": 0.375}
     model = build(configuration(ModelSettings("tiny", "vanilla"), vocab_size=31, num_labels=3), "classification", 0)
     model.save_pretrained(tmp_path)

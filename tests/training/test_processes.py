@@ -173,7 +173,7 @@ def test_two_processes_are_as_good_as_one(name, both):
 
 
 def test_batches_are_as_uneven_as_they_can_be(both):
-    """Or the test above would test little."""
+    """Batches of equal sizes would make the test above easy."""
     from synthattn.data.batching import TokenBatches
     from synthattn.training.run import prepare_data
 

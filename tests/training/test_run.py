@@ -132,7 +132,7 @@ def test_what_is_done_is_not_done_again(texts: Path, tmp_path: Path):
 
 
 def long(texts: Path, **changes: Any) -> Settings:
-    """With dropout, so that the state of the random numbers matters."""
+    """Return settings with dropout, so that the state of the random numbers matters."""
     chosen = settings(texts, "sentence-modeling", training__steps=8, training__evaluate_every=4, **changes)
     return chosen.changed(model__fields=chosen.model.fields | {"dropout": 0.1})
 
@@ -204,7 +204,7 @@ def test_other_seeds_learn_something_else(texts: Path, tmp_path: Path):
 
 
 def test_the_best_weights_are_those_of_the_lowest_validation_loss(texts: Path, tmp_path: Path):
-    """With a learning rate that ruins the model after its first steps, the first look is the best one."""
+    """The first look is the best one if the learning rate ruins the model after its first steps."""
     found = train(
         settings(
             texts,
@@ -262,7 +262,7 @@ def test_a_run_ends_after_minutes(texts: Path, tmp_path: Path):
 
 
 def started(chosen: Settings, start: Path, **fields: float) -> Settings:
-    """Without what the saved model decides."""
+    """Return settings of a run that starts from a saved model, without what the model decides."""
     own = dataclasses.replace(chosen.data, tokenizer="unigram", vocab_size=8000)
     return dataclasses.replace(chosen, data=own, model=ModelSettings(start=str(start), fields=fields))
 
@@ -297,7 +297,7 @@ def test_a_run_starts_from_a_saved_model(texts: Path, tmp_path: Path):
 
 
 def test_broken_vectors_are_known_before_training(texts: Path, tmp_path: Path):
-    """By a task that compares them; others do not look at them."""
+    """Only tasks that compare vectors look at them."""
     (tmp_path / "cut.txt").write_text("2 1\nant 1\n")
     changed = {"evaluation__vectors": str(tmp_path / "cut.txt")}
     with pytest.raises(ValueError, match=r"cut\.txt: line 1 says 2 words, there are 1"):

@@ -47,7 +47,7 @@ def name(case: Case) -> str:
 
 
 def losses(model: Any, kind: str, part: slice) -> Tensor:
-    """Of some steps, and of a batch after each in eval mode, where layers keep things between calls."""
+    """Return the losses of some steps, and of a batch after each in eval mode, where layers keep weights."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, eps=1e-5)
     found = []
     for step in range(STEPS):

@@ -1,6 +1,6 @@
 """Tiny data of every kind, and settings for runs of a few steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,30 +40,25 @@ def sentences(count: int, seed: int, longest: int = 9) -> list[str]:
 SIZES = {"train": 40, "validation": 11, "test": 7}
 
 
+ROWS: dict[str, tuple[str, Callable[[str], str]]] = {
+    "translation": ("en\tde", lambda line: f"{line}\t{' '.join(GERMAN[word] for word in line.split())}"),
+    "classification": ("text\tlabel", lambda line: f"{line}\t{'early' if line[0] < 'd' else 'late'}"),
+    "dialogue": ("history\treply", lambda line: f"{line}\t{line.split()[-1]} !"),
+    "rte": ("sentence1\tsentence2\tlabel", lambda line: f"{line}\tant\t{'not_' * ('ant' not in line)}entailment"),
+    "mrpc": ("sentence1\tsentence2\tlabel", lambda line: f"{line}\tbee\t{'not_' * ('bee' not in line)}equivalent"),
+}
+"""The columns of each task whose data is a table, and the row of a sentence."""
+
+
 def data(folder: Path, task: str) -> Path:
     """A folder of data for a task."""
     folder.mkdir(parents=True, exist_ok=True)
     for seed, (name, size) in enumerate(SIZES.items()):
         lines = sentences(size, seed)
-        if task == "translation":
-            rows = ["en\tde"] + [f"{line}\t{' '.join(GERMAN[word] for word in line.split())}" for line in lines]
-            (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n")
-        elif task == "classification":
-            rows = ["text\tlabel"] + [f"{line}\t{'early' if line[0] < 'd' else 'late'}" for line in lines]
-            (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n")
-        elif task == "dialogue":
-            rows = ["history\treply"] + [f"{line}\t{line.split()[-1]} !" for line in lines]
-            (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n")
-        elif task == "rte":
-            labels = ("entailment", "not_entailment")
-            rows = ["sentence1\tsentence2\tlabel"] + [f"{line}\tant\t{labels['ant' not in line]}" for line in lines]
-            (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n")
-        elif task == "mrpc":
-            labels = ("not_equivalent", "equivalent")
-            rows = ["sentence1\tsentence2\tlabel"] + [f"{line}\tbee\t{labels['bee' in line]}" for line in lines]
-            (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n")
-        else:
-            (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+        if task in ROWS:
+            columns, row = ROWS[task]
+            lines = [columns, *map(row, lines)]
+        (folder / f"{name}.{'tsv' if task in ROWS else 'txt'}").write_text("\n".join(lines) + "\n")
     return folder
 
 
