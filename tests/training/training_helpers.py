@@ -44,8 +44,8 @@ ROWS: dict[str, tuple[str, Callable[[str], str]]] = {
     "translation": ("en\tde", lambda line: f"{line}\t{' '.join(GERMAN[word] for word in line.split())}"),
     "classification": ("text\tlabel", lambda line: f"{line}\t{'early' if line[0] < 'd' else 'late'}"),
     "dialogue": ("history\treply", lambda line: f"{line}\t{line.split()[-1]} !"),
-    "rte": ("sentence1\tsentence2\tlabel", lambda line: f"{line}\tant\t{'not_' * ('ant' not in line)}entailment"),
-    "mrpc": ("sentence1\tsentence2\tlabel", lambda line: f"{line}\tbee\t{'not_' * ('bee' not in line)}equivalent"),
+    "rte": ("sentence1\tsentence2\tlabel", lambda line: f"{line}\tant\t{'' if 'ant' in line else 'not_'}entailment"),
+    "mrpc": ("sentence1\tsentence2\tlabel", lambda line: f"{line}\tbee\t{'' if 'bee' in line else 'not_'}equivalent"),
 }
 """The columns of each task whose data is a table, and the row of a sentence."""
 

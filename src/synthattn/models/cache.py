@@ -208,9 +208,10 @@ class BeamSearchCache(EncoderDecoderCache):
     """A cache for beam search with an encoder, whose output is kept once for all beams of an example."""
 
     def __init__(self, own: list[bool], cross: list[bool], beams: int) -> None:
-        super().__init__(new_cache(own), new_cache(cross))
-        for layer in self.cross_attention_cache.layers:
+        source: Any = new_cache(cross)
+        for layer in source.layers:
             layer.shared_by_beams = True
+        super().__init__(new_cache(own), source)
         self.beams = beams
 
     def batch_repeat_interleave(self, repeats: int) -> None:
@@ -228,7 +229,7 @@ class BeamSearchCache(EncoderDecoderCache):
 
 def _fit_layers(cache: DynamicCache, keeps_keys: list[bool]) -> DynamicCache:
     """Give an empty cache, such as a user's ``DynamicCache()``, the layers that a model needs."""
-    wanted = [KeysAndValuesLayer if keys else ValuesOnlyLayer for keys in keeps_keys]
+    wanted: list[Any] = [KeysAndValuesLayer if keys else ValuesOnlyLayer for keys in keeps_keys]
     fits = len(cache.layers) == len(wanted) and all(map(isinstance, cache.layers, wanted))
     if cache.get_seq_length() == 0 and not fits:
         cache.layers = [kind() for kind in wanted]
