@@ -23,9 +23,9 @@ class OutputCollector:
     """Collect hidden states and attention weights, if the user asked for them."""
 
     def __init__(self, hidden_states: bool, attentions: bool, cross_attentions: bool) -> None:
-        self.hidden_states: tuple[Tensor, ...] | None = () if hidden_states else None
-        self.attentions: tuple[Tensor, ...] | None = () if attentions else None
-        self.cross_attentions: tuple[Tensor, ...] | None = () if cross_attentions else None
+        self.hidden_states: tuple[Any, ...] | None = () if hidden_states else None
+        self.attentions: tuple[Any, ...] | None = () if attentions else None
+        self.cross_attentions: tuple[Any, ...] | None = () if cross_attentions else None
 
     def add_hidden_state(self, x: Tensor) -> None:
         if self.hidden_states is not None:
@@ -150,9 +150,9 @@ class Stack(nn.Module):
         return StackOutput(
             last_hidden_state=last,
             past_key_values=past_key_values,
-            hidden_states=collector.hidden_states,  # pyright: ignore[reportArgumentType]
-            attentions=collector.attentions,  # pyright: ignore[reportArgumentType]
-            cross_attentions=collector.cross_attentions,  # pyright: ignore[reportArgumentType]
+            hidden_states=collector.hidden_states,
+            attentions=collector.attentions,
+            cross_attentions=collector.cross_attentions,
             ponder_cost=ponder_cost,
         )
 
