@@ -232,7 +232,7 @@ def test_a_row_that_fails_does_not_take_the_others_down(tmp_path, monkeypatch):
         if settings.model.attention != "fixed_random":
             return real(settings, *args, **kwargs)
         with monkeypatch.context() as patch:
-            patch.setattr(run_module, "_fit", lambda *args: 1 / 0)
+            patch.setattr(run_module._Run, "fit", lambda *args: 1 / 0)
             return real(settings, *args, **kwargs)
 
     monkeypatch.setattr(execution_module, "train", failing)
@@ -256,7 +256,7 @@ def test_a_learning_rate_that_fails_is_not_taken(tmp_path, monkeypatch):
         if settings.training.learning_rate < 2e-3:
             return real(settings, *args, **kwargs)
         with monkeypatch.context() as patch:
-            patch.setattr(run_module, "_fit", lambda *args: 1 / 0)
+            patch.setattr(run_module._Run, "fit", lambda *args: 1 / 0)
             return real(settings, *args, **kwargs)
 
     monkeypatch.setattr(execution_module, "train", failing)
