@@ -17,7 +17,7 @@ from helpers import Largest, call_of, chunks_for_all, make, needs_kernels, paddi
 from synthattn import reference
 from synthattn.bench.products import products
 from synthattn.engine import compiled, input_independent, native, plain, thresholds
-from synthattn.engine.native import kernel
+from synthattn.engine.native import kernel, library
 from synthattn.engine.native.library import FOLDER, load
 from synthattn.engine.processor import processor
 from synthattn.layers.synthetic_attention import SyntheticAttention
@@ -242,11 +242,11 @@ def test_gradients_of_masked_features(joined):
 
 def test_a_digest_sees_every_change():
     table = torch.randn(3, 601, 607)
-    first = kernel.digest(table)
+    first = library.digest(table)
     assert first is not None
 
     def same(other: Tensor) -> bool:
-        found = kernel.digest(other)
+        found = library.digest(other)
         return found is not None and torch.equal(first, found)
 
     assert same(table.clone())
@@ -261,7 +261,7 @@ def test_a_digest_sees_every_change():
     assert not same(swapped)
     assert not same(-table)
     assert not same(table * 2)
-    assert kernel.digest(table.mT) is None
+    assert library.digest(table.mT) is None
     saved = torch.get_num_threads()
     torch.set_num_threads(3)
     try:

@@ -1,7 +1,10 @@
 """The operators of torch that the kernels are: every argument is checked, any strides are read, tracing knows them."""
 
+import ctypes
 import math
 import re
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -303,7 +306,17 @@ def test_fake_tensors_are_like_real_ones(wide):
     torch.library.opcheck(OPS.matmul, (), matrices(), test_utils=checks)
 
 
-def test_a_library_with_other_structures_is_not_used(monkeypatch):
-    monkeypatch.setattr(library, "layout", lambda: [0])
-    with pytest.warns(UserWarning, match="was compiled with other structures and is not used; install"):
-        assert library.load.__wrapped__() is None
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a compiler")
+def test_structures_are_laid_out_as_a_compiler_does(tmp_path):
+    structures = {"attention.c": ["Rows", "Problem", "Forward", "Backward"], "gemm.h": ["Matrix", "Gemm"]}
+    for source, names in structures.items():
+        lines = [f'#include "{library.FOLDER / source}"', "#include <stddef.h>"]
+        for name in names:
+            structure = getattr(library, name)
+            assert len(structure._fields_) > 3
+            lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(structure)}, "{name}");')
+            for field, _ in structure._fields_:
+                offset = getattr(structure, field).offset
+                lines.append(f'_Static_assert(offsetof({name}, {field}) == {offset}, "{field}");')
+        (tmp_path / "layout.c").write_text("\n".join(lines))
+        subprocess.run(["gcc", "-fsyntax-only", '-DSOURCE=""', tmp_path / "layout.c"], check=True)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from synthattn.engine import input_independent, thresholds
 from synthattn.engine.call import CacheableLogits, Call
-from synthattn.engine.native import kernel
+from synthattn.engine.native.library import digest
 from synthattn.engine.projection import is_watched, needs_grad
 from synthattn.masks import Mask
 from synthattn.shapes import Float
@@ -114,8 +114,8 @@ def _kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype, int | None]:
 
 def _values(tensor: Tensor) -> Tensor:
     """Return the values, or a digest of a large table where there is a kernel for it."""
-    digest = kernel.digest(tensor) if tensor.numel() > thresholds.DIGESTED_ENTRIES else None
-    return tensor.detach() if digest is None else digest
+    found = digest(tensor) if tensor.numel() > thresholds.DIGESTED_ENTRIES else None
+    return tensor.detach() if found is None else found
 
 
 @dataclass(frozen=True)

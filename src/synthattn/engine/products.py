@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from synthattn.engine import native, second_order, thresholds
 from synthattn.engine.native import gemm
-from synthattn.engine.native.checks import are_plain_floats
 from synthattn.engine.native.gemm import Axis, Triangle
+from synthattn.engine.native.operators import are_plain_floats
 from synthattn.engine.processor import processor
 from synthattn.tracing import is_tracing
 

@@ -10,7 +10,6 @@
 #include "vectors.h"
 
 #include <math.h>
-#include <stddef.h>
 
 /* A tile of a product is MR rows of NR columns, which fills the registers. */
 enum { MR = 6, NV = REGISTERS / 8, NR = W * NV };
@@ -29,7 +28,7 @@ typedef struct {
     size batch, head, row, width, split;
 } Rows;
 
-/* These and those below are mirrored by library.py. */
+/* library.py reads the structures that follow from this file. */
 typedef struct {
     size batch, heads, q, k, products, causal, threads;
     const Rows *query, *key; /* for each product */
@@ -65,26 +64,6 @@ typedef struct {
 
 /* A digest of the sources that this was compiled from. */
 const char *const synthattn_source = SOURCE;
-
-/* The size of each structure and the offsets of its fields, in the order of library.py, which compares them with its own
- * when it loads this: a difference would make it write to the wrong places. */
-#define AT(type, field) (size)offsetof(type, field)
-const size synthattn_layout[] = {
-    sizeof(Rows),
-    AT(Rows, data), AT(Rows, batch), AT(Rows, head), AT(Rows, row), AT(Rows, width), AT(Rows, split),
-    sizeof(Problem),
-    AT(Problem, batch), AT(Problem, heads), AT(Problem, q), AT(Problem, k), AT(Problem, products), AT(Problem, causal),
-    AT(Problem, threads), AT(Problem, query), AT(Problem, key), AT(Problem, scale), AT(Problem, value),
-    AT(Problem, bias), AT(Problem, diagonals), AT(Problem, weight), AT(Problem, first), AT(Problem, last), AT(Problem, workspace),
-    AT(Problem, factor), AT(Problem, limit), AT(Problem, seed),
-    sizeof(Forward),
-    AT(Forward, result), AT(Forward, peaks), AT(Forward, kept), AT(Forward, kept_peaks),
-    sizeof(Backward),
-    AT(Backward, above), AT(Backward, result), AT(Backward, peaks), AT(Backward, kept), AT(Backward, kept_peaks),
-    AT(Backward, splits), AT(Backward, to_query), AT(Backward, to_key), AT(Backward, to_value), AT(Backward, to_bias),
-    AT(Backward, to_diagonals), AT(Backward, to_weight),
-};
-const size synthattn_layout_size = sizeof synthattn_layout / sizeof *synthattn_layout;
 
 /* The rows and keys of a block, and the floats from one of its rows to the next. */
 const size synthattn_block[] = {ROWS, KEYS, STRIDE};

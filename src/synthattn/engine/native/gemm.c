@@ -20,8 +20,6 @@ enum { DEPTH = 256, ROWS = 12 * MR, BLOCK = 512 };
 /* Blocks are smaller where there would be fewer than this for each thread, but not smaller than the least one. */
 enum { TASKS = 4, LEAST_BLOCK = 96 };
 
-const size synthattn_gemm_size = sizeof(Gemm);
-
 /* Packing -------------------------------------------------------------------------------------------------------- */
 
 /* Copies columns of B to panels, vector by vector. Missing columns of the last vector are zero. */

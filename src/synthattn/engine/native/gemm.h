@@ -13,7 +13,7 @@ typedef struct {
 /* The axes of a product, in the order in which `lesser` and `greater` count them. */
 enum { ROW, COLUMN, INNER, ALL = -1 };
 
-/* Mirrored by library.py, which checks the size. All fields have 8 bytes. */
+/* library.py reads both structures from this file. */
 typedef struct {
     Matrix a, b, c;    /* the column of c is 1 */
     const float *bias; /* for each row or column, or NULL */

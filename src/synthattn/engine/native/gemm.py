@@ -4,6 +4,7 @@ They are an operator of torch as well, ``torch.ops.synthattn.matmul``, so that w
 them. It has no gradient: :mod:`synthattn.engine.products` has.
 """
 
+from ctypes import Structure
 from enum import IntEnum
 from typing import Any
 
@@ -13,10 +14,8 @@ from torch.utils.flop_counter import register_flop_formula
 
 from synthattn.engine import memory_pool
 from synthattn.engine.native import library
-from synthattn.engine.native.checks import are_plain_floats, check_floats, check_tensors
-from synthattn.engine.native.kernel import register
 from synthattn.engine.native.library import loaded
-from synthattn.engine.native.thin import is_observed
+from synthattn.engine.native.operators import are_plain_floats, check_floats, check_tensors, is_observed, register
 
 
 class Axis(IntEnum):
@@ -121,15 +120,14 @@ def _strides(matrix: Tensor) -> tuple[int, int] | None:
     return (1, column) if row == 1 or rows == 1 else None
 
 
-def _matrix(tensor: Tensor) -> library.Matrix:
+def _matrix(tensor: Tensor) -> Structure:
     strides = _strides(tensor)
     assert strides is not None
-    return library.Matrix(tensor.data_ptr(), tensor.stride(0) if tensor.dim() == 3 else 0, *strides)
+    batch = tensor.stride(0) if tensor.dim() == 3 else 0
+    return library.Matrix(data=tensor.data_ptr(), batch=batch, row=strides[0], column=strides[1])
 
 
-_operators = torch.library.Library("synthattn", "FRAGMENT")
 MATMUL = register(
-    _operators,
     "matmul(Tensor a, Tensor b, Tensor? bias, int lesser, int greater, bool pooled) -> Tensor",
     matmul,
     lambda a, b, *_: a.new_empty(*a.shape[:-1], b.shape[-1]),

@@ -1,7 +1,7 @@
-"""The kernel as two operators of torch, so that whoever counts operations or memory sees them.
+"""Attention by the compiled kernel: two operators of torch, and the function with a gradient that calls them.
 
-``torch.ops.synthattn.attend`` gives the result and what its gradient needs, ``attend_backward`` the gradient. Tensors
-have the axes batch, heads, place, width, as in :mod:`synthattn.logits`. Both check all that they are given.
+``torch.ops.synthattn.attend`` gives the result and what its gradient needs, ``attend_backward`` the gradient. Whoever
+counts operations or memory sees both. Tensors have the axes batch, heads, place, width, as in :mod:`synthattn.logits`.
 """
 
 import ctypes
@@ -10,20 +10,78 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import register_flop_formula
 
-from synthattn.engine import memory_pool
+from synthattn.engine import memory_pool, second_order
 from synthattn.engine.native import library
-from synthattn.engine.native.checks import check_attention, check_gradient
-from synthattn.engine.native.dropout import highest_kept
-from synthattn.engine.native.library import Rows, block_shape, load, loaded
-from synthattn.engine.native.problem import SCHEMA, Problem
-from synthattn.shapes import Float, Int
+from synthattn.engine.native.dropout import highest_kept, undropped
+from synthattn.engine.native.library import block_shape, diagonals_of, loaded, rows_of
+from synthattn.engine.native.operators import register
+from synthattn.engine.native.problem import SCHEMA, Problem, check_attention, check_gradient
+from synthattn.logits import Bias, Logits, LogitTerm, Product
+from synthattn.masks import Mask
+from synthattn.shapes import Float
 
 # Exponentials are kept for the backward pass if they are not more than this, and queries and keys are at least twice as
 # wide as values: if less, it takes no longer to compute them again than to read them.
 KEPT_BYTES = 2**28
+
+
+def attention(problem: Problem) -> Tensor:
+    """Return the result of a problem, recorded by autograd where one of its tensors wants a gradient."""
+    tensors = [None if t is None else _readable(t) for t in problem.tensors]
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        return _Attend.apply(problem.with_tensors([None] * len(tensors)), *tensors)  # pyright: ignore
+    return ATTEND(*problem.with_tensors(tensors), False)[0]
+
+
+class _Attend(torch.autograd.Function):
+    """Attention with a gradient. Its inputs are the problem without its tensors, and these in their order.
+
+    A custom_op with ``register_autograd`` would take longer at small sizes, see ``benchmarks/gradients.py``.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, problem: Problem, *tensors: Tensor | None) -> Tensor:
+        result, *needed = ATTEND(*problem.with_tensors(list(tensors)), True)
+        ctx.save_for_backward(result, *tensors, *needed)
+        ctx.problem = problem
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        result, *rest = ctx.saved_tensors
+        wanted = list(ctx.needs_input_grad[1:])
+        tensors, needed = rest[: len(wanted)], rest[len(wanted) :]
+        if second_order.is_wanted(grads[0]):
+            return None, *second_order.gradients(_in_torch(ctx.problem), tensors, wanted, grads[0])
+        found = iter(ATTEND_BACKWARD(grads[0], result, needed, *ctx.problem.with_tensors(tensors), wanted))
+        return None, *(next(found) if want else None for want in wanted)
+
+
+def _in_torch(problem: Problem) -> Callable[..., Tensor]:
+    """Return a function of the tensors of a problem that does what the kernel does, in torch's own operations."""
+
+    def attend(*tensors: Tensor | None) -> Tensor:
+        given = problem.with_tensors(list(tensors))
+        value, bias, weight, diagonals, queries, keys, scales, ends, q, causal, dropout, seed = given
+        batch, heads, k, _ = value.shape
+        unpadded = factors = None
+        if ends is not None:
+            first, last = ends.unsqueeze(-1)
+            places = torch.arange(k, device="cpu")
+            unpadded = (places >= first) & (places < last)
+        terms: list[LogitTerm] = [Product(*some) for some in zip(queries, keys, scales, strict=True)]
+        terms += [] if bias is None else [Bias(bias, weight)]
+        terms += [] if diagonals is None else [Bias(diagonals.unfold(-1, k, 1).flip(1))]
+        if dropout > 0.0:
+            factors = undropped(dropout, seed, (batch, heads, q, k)) / (1.0 - dropout)
+        return second_order.softmax_times_value(Logits(tuple(terms)), value, Mask(unpadded, causal), factors)
+
+    return attend
+
+
+# Operators ------------------------------------------------------------------------------------------------------
 
 
 def attend(*arguments: Any) -> list[Tensor]:
@@ -35,12 +93,14 @@ def attend(*arguments: Any) -> list[Tensor]:
     (*fields, trains), kernel = arguments, loaded()
     problem = Problem(*fields)
     check_attention(problem)
-    given = _Arguments(problem, backward=False)
+    given, _memory = _described(problem, backward=False)
     value = problem.value
     batch, heads, _, width = value.shape
     result = memory_pool.empty((batch, problem.q, heads, width), value.dtype).transpose(1, 2)
-    needed = [memory_pool.empty(tuple(shape), value.dtype) for shape in _needed_shapes(problem) if trains]
-    kernel.synthattn_forward(given.c, library.Forward(Rows.of(result), *(t.data_ptr() for t in needed)))
+    needed = [memory_pool.empty(shape, value.dtype) for shape in _needed_shapes(problem) if trains]
+    peaks, kept, kept_peaks = ([t.data_ptr() for t in needed] + [None] * 3)[:3]
+    results = library.Forward(result=rows_of(result), peaks=peaks, kept=kept, kept_peaks=kept_peaks)
+    kernel.synthattn_forward(given, results)
     return [result, *needed]
 
 
@@ -56,8 +116,8 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
     check_gradient(above, result, needed, _needed_shapes(problem), problem, wanted)
     value, bias, weight, diagonals, queries, keys, *_ = problem
     heads, n = value.shape[1], len(queries)
-    above, result, needed = readable(above), readable(result), [t.contiguous() for t in needed]
-    given = _Arguments(problem, backward=True)
+    above, result, needed = _readable(above), _readable(result), [t.contiguous() for t in needed]
+    given, _memory = _described(problem, backward=True)
     splits = _splits(heads, torch.get_num_threads())
     makers = [
         lambda: _gradient(value, splits, heads),
@@ -69,13 +129,23 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
     ]
     found = [make() if want else None for want, make in zip(wanted, makers, strict=True)]
     to_value, to_bias, to_weight, to_diagonals, *to_features = found
-    c = library.Backward(above=Rows.of(above), result=Rows.of(result), splits=splits)
-    c.peaks, c.kept, c.kept_peaks = ([t.data_ptr() for t in needed] + [None, None])[:3]
-    c.to_query, c.to_key = _all_rows(to_features[:n]), _all_rows(to_features[n:])
-    c.to_value, c.to_bias = Rows.of(to_value), Rows.of(to_bias)
-    c.to_diagonals = Rows.of_diagonals(to_diagonals, problem.q)
-    c.to_weight = None if to_weight is None else to_weight.data_ptr()
-    kernel.synthattn_backward(given.c, c)
+    peaks, kept, kept_peaks = ([t.data_ptr() for t in needed] + [None] * 2)[:3]
+    to_query, to_key = _all_rows(to_features[:n]), _all_rows(to_features[n:])
+    results = library.Backward(
+        above=rows_of(above),
+        result=rows_of(result),
+        peaks=peaks,
+        kept=kept,
+        kept_peaks=kept_peaks,
+        splits=splits,
+        to_query=to_query,
+        to_key=to_key,
+        to_value=rows_of(to_value),
+        to_bias=rows_of(to_bias),
+        to_diagonals=diagonals_of(to_diagonals, problem.q),
+        to_weight=None if to_weight is None else to_weight.data_ptr(),
+    )
+    kernel.synthattn_backward(given, results)
     if to_weight is not None and weight is not None:
         found[2] = to_weight.sum(0)[:, None, None].sum_to_size(weight.shape)
     if to_diagonals is not None and diagonals is not None:
@@ -85,46 +155,42 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
     return [gradient for gradient in sums if gradient is not None]
 
 
-def digest(table: Tensor) -> Int[Tensor, "numbers"] | None:
-    """Return a few numbers that change with a table on the CPU, from one look at its bits.
-
-    Returns None where the table is not one piece of memory, or there is no kernel.
-    """
-    kernel, size = load(), table.numel() * table.element_size()
-    if kernel is None or size % 4 or table.layout != torch.strided or not table.is_cpu or not table.is_contiguous():
-        return None
-    if table.is_neg() or table.data_ptr() == 0:
-        return None
-    sums = torch.empty(kernel.synthattn_digest_size(), dtype=torch.int32, device="cpu")  # whatever the default is
-    kernel.synthattn_digest(table.data_ptr(), size // 4, torch.get_num_threads(), sums.data_ptr())
-    return sums
-
-
-class _Arguments:
-    """The structure that the kernel reads, and the memory that it points to."""
-
-    def __init__(self, problem: Problem, backward: bool) -> None:
-        value, bias, weight, diagonals, queries, keys, scales, ends, q, causal, dropout, seed = problem
-        value, bias = readable(value), None if bias is None else readable(bias)
-        diagonals = None if diagonals is None else readable(diagonals)
-        queries, keys = [readable(t) for t in queries], [readable(t) for t in keys]
-        (batch, heads, k, _), n = value.shape, len(scales)
-        self.c = c = library.Problem(batch, heads, q, k, n, causal, torch.get_num_threads())
-        c.query, c.key = _all_rows(queries), _all_rows(keys)
-        c.scale = (ctypes.c_float * n)(*scales)
-        c.value, c.bias, c.diagonals = Rows.of(value), Rows.of(bias), Rows.of_diagonals(diagonals, q)
-        c.factor, c.limit, c.seed = 1.0 / (1.0 - dropout), highest_kept(dropout), seed
-        weight = None if weight is None else weight.reshape(-1).expand(heads).contiguous()
-        c.weight = None if weight is None else weight.data_ptr()
-        ends = None if ends is None else ends.contiguous()
-        if ends is not None:
-            c.first, c.last = (row.data_ptr() for row in ends)
-        workspace = memory_pool.empty((loaded().synthattn_workspace(c, backward),), value.dtype)
-        c.workspace = workspace.data_ptr()
-        self.tensors = value, bias, diagonals, queries, keys, weight, ends, workspace
+def _described(problem: Problem, backward: bool) -> tuple[ctypes.Structure, list[Any]]:
+    """Return the structure that the kernel reads, and the memory that it points to."""
+    value, bias, weight, diagonals, queries, keys, scales, ends, q, causal, dropout, seed = problem
+    value, bias, diagonals = (None if t is None else _readable(t) for t in (value, bias, diagonals))
+    queries, keys = [_readable(t) for t in queries], [_readable(t) for t in keys]
+    batch, heads, k, _ = problem.value.shape
+    weight = None if weight is None else weight.reshape(-1).expand(heads).contiguous()
+    first, last = (None, None) if ends is None else (ends := ends.contiguous())
+    all_scales = (ctypes.c_float * len(scales))(*scales)
+    found = library.Problem(
+        batch=batch,
+        heads=heads,
+        q=q,
+        k=k,
+        products=len(scales),
+        causal=causal,
+        threads=torch.get_num_threads(),
+        query=_all_rows(queries),
+        key=_all_rows(keys),
+        scale=ctypes.addressof(all_scales),
+        value=rows_of(value),
+        bias=rows_of(bias),
+        diagonals=diagonals_of(diagonals, q),
+        weight=None if weight is None else weight.data_ptr(),
+        first=None if first is None else first.data_ptr(),
+        last=None if last is None else last.data_ptr(),
+        factor=1.0 / (1.0 - dropout),
+        limit=highest_kept(dropout),
+        seed=seed,
+    )
+    workspace = memory_pool.empty((loaded().synthattn_workspace(found, backward),), problem.value.dtype)
+    found.workspace = workspace.data_ptr()
+    return found, [value, bias, diagonals, queries, keys, weight, ends, all_scales, workspace]
 
 
-def readable(tensor: Tensor) -> Tensor:
+def _readable(tensor: Tensor) -> Tensor:
     """Return the tensor, copied where the numbers of a row do not follow each other in memory."""
     return tensor if tensor.dim() == 0 or tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
@@ -134,17 +200,16 @@ def _needed_shapes(problem: Problem) -> list[tuple[int, ...]]:
 
     Exponentials and their peaks have the shape of all blocks.
     """
-    value, queries = problem.value, problem.queries
-    batch, heads, k, width = value.shape
+    batch, heads, k, width = problem.value.shape
     rows, keys, stride = block_shape(loaded())
     blocks = batch * heads * (-(-problem.q // rows)) * (-(-k // keys)) * rows
     sums = (batch, heads, problem.q)
-    wide = sum(query.shape[-1] for query in queries) >= 2 * width
+    wide = sum(query.shape[-1] for query in problem.queries) >= 2 * width
     return [sums, (blocks, stride), (blocks,)] if wide and blocks * stride * 4 <= KEPT_BYTES else [sums]
 
 
-def _all_rows(tensors: Sequence[Tensor | None]) -> "ctypes.Array[Rows]":
-    return (Rows * len(tensors))(*(Rows.of(t) for t in tensors))
+def _all_rows(tensors: Sequence[Tensor | None]) -> "ctypes.Array[Any]":
+    return (library.Rows * len(tensors))(*map(rows_of, tensors))
 
 
 def _splits(heads: int, threads: int) -> int:
@@ -195,45 +260,8 @@ def _fake_attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *
     return [t.new_empty(t.shape) for t, want in zip(inputs, wanted, strict=True) if want and t is not None]
 
 
-def register(
-    library: torch.library.Library, schema: str, function: Callable[..., Any], fake: Callable[..., Any]
-) -> Any:
-    """Register an operator of torch for tensors on the CPU, with a fake implementation for tracing.
-
-    The operator has no gradient. Where one is asked for it raises an error: torch would only warn, and go on without.
-    """
-    library.define(schema)
-    name = schema.split("(")[0]
-    operator = getattr(torch.ops.synthattn, name)
-
-    def checked_fake(*arguments: Any) -> Any:
-        devices = sorted({str(t.device) for t in _tensors(arguments)})
-        if len(devices) > 1:  # a tensor on the meta device among others brings a call here
-            raise ValueError(f"all tensors of synthattn.{name} must be on one device, got {' and '.join(devices)}")
-        return fake(*arguments)
-
-    def without_gradient(*arguments: Any) -> Any:
-        if torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(arguments)):
-            raise RuntimeError(
-                f"torch.ops.synthattn.{name} has no gradient; call it in torch.no_grad(), or use SyntheticAttention"
-            )
-        with torch._C._AutoDispatchBelowAutograd():
-            return operator(*arguments)
-
-    library.impl(name, function, "CPU")
-    library.impl(name, without_gradient, "AutogradCPU")
-    torch.library.register_fake(f"synthattn::{name}", checked_fake, lib=library)
-    return operator
-
-
-def _tensors(arguments: Any) -> list[Tensor]:
-    return [t for t in tree_leaves(arguments) if isinstance(t, Tensor)]
-
-
-_operators = torch.library.Library("synthattn", "DEF")
-ATTEND = register(_operators, f"attend({SCHEMA}, bool trains) -> Tensor[]", attend, _fake_attend)
+ATTEND = register(f"attend({SCHEMA}, bool trains) -> Tensor[]", attend, _fake_attend)
 ATTEND_BACKWARD = register(
-    _operators,
     f"attend_backward(Tensor above, Tensor result, Tensor[] needed, {SCHEMA}, bool[] wanted) -> Tensor[]",
     attend_backward,
     _fake_attend_backward,

@@ -1,127 +1,67 @@
-"""The compiled kernels and the structures of their arguments, which are those of ``attention.c``."""
+"""The compiled kernels. Their structures and functions are declared in C alone, and read from the sources."""
 
 import ctypes
 import functools
 import hashlib
 import os
 import platform
+import re
 import warnings
 from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int64, c_void_p
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 FOLDER = Path(__file__).parent
+_TYPES: dict[str, Any] = {"void": None, "size": c_int64, "float": c_float, "double": c_double}
+_SOURCES = "".join(path.read_text() for path in sorted(FOLDER.glob("*.[ch]")))
+_DECLARATIONS = re.sub(r"/\*.*?\*/", "", _SOURCES, flags=re.DOTALL)
 
 
-class Rows(Structure):
-    """Rows of floats by example, head and place; an axis that is shared has stride 0."""
-
-    _fields_ = (
-        ("data", c_void_p),
-        ("batch", c_int64),
-        ("head", c_int64),
-        ("row", c_int64),
-        ("width", c_int64),
-        ("split", c_int64),
-    )
-
-    @classmethod
-    def of(cls, tensor: Tensor | None) -> "Rows":
-        """Describe a tensor (split, batch, heads, place, width), or one without the first axes.
-
-        An axis of size 1 is shared.
-        """
-        if tensor is None:
-            return cls()
-        strides = [0 if size == 1 else stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
-        split, batch, head, row, _ = [0] * (5 - len(strides)) + strides
-        return cls(tensor.data_ptr(), batch, head, row, tensor.shape[-1], split)
-
-    @classmethod
-    def of_diagonals(cls, tensor: Tensor | None, q: int) -> "Rows":
-        """Describe (split, heads, diagonals) or (heads, diagonals): each row starts one place before the last one.
-
-        The first diagonal is that of the last query and the first key.
-        """
-        if tensor is None:
-            return cls()
-        split, head, _ = [0] * (3 - tensor.dim()) + list(tensor.stride())
-        return cls(tensor.data_ptr() + (q - 1) * tensor.element_size(), 0, head, -1, tensor.shape[-1], split)
+def _structure(name: str) -> type[Structure]:
+    """Declare a structure as the sources do. Without sources it has no fields, and there are no kernels."""
+    found = re.search(rf"typedef struct \{{([^}}]*)\}} {name};", _DECLARATIONS)
+    fields: list[tuple[str, Any]] = []
+    for declaration in found[1].split(";")[:-1] if found else ():
+        kind, *names = re.findall(r"\*?\w+", declaration.replace("const ", ""))
+        fields += [(field.removeprefix("*"), _type(kind, field.startswith("*"))) for field in names]
+    _TYPES[name] = type(name, (Structure,), {"_fields_": fields})
+    return _TYPES[name]
 
 
-class Problem(Structure):
-    _fields_ = (
-        ("batch", c_int64),
-        ("heads", c_int64),
-        ("q", c_int64),
-        ("k", c_int64),
-        ("products", c_int64),
-        ("causal", c_int64),
-        ("threads", c_int64),
-        ("query", POINTER(Rows)),
-        ("key", POINTER(Rows)),
-        ("scale", POINTER(c_float)),
-        ("value", Rows),
-        ("bias", Rows),
-        ("diagonals", Rows),
-        ("weight", c_void_p),
-        ("first", c_void_p),
-        ("last", c_void_p),
-        ("workspace", c_void_p),
-        ("factor", c_double),
-        ("limit", c_int64),
-        ("seed", c_int64),
-    )
+def _type(kind: str, is_pointer: bool) -> Any:
+    """Return the type of a field or an argument; a pointer to anything but a structure is an address."""
+    if not is_pointer:
+        return _TYPES[kind]
+    found = _TYPES.get(kind)
+    return POINTER(found) if isinstance(found, type) and issubclass(found, Structure) else c_void_p
 
 
-class Matrix(Structure):
-    """Matrices of equal strides in floats, one of which is 1."""
-
-    _fields_ = (("data", c_void_p), ("batch", c_int64), ("row", c_int64), ("column", c_int64))
+Rows, Problem, Forward, Backward = map(_structure, ("Rows", "Problem", "Forward", "Backward"))
+Matrix, Gemm = map(_structure, ("Matrix", "Gemm"))
 
 
-class Gemm(Structure):
-    """The arguments of ``gemm.c``."""
-
-    _fields_ = (
-        ("a", Matrix),
-        ("b", Matrix),
-        ("c", Matrix),
-        ("bias", c_void_p),
-        ("workspace", c_void_p),
-        ("bias_row", c_int64),
-        ("bias_column", c_int64),
-        ("batch", c_int64),
-        ("rows", c_int64),
-        ("columns", c_int64),
-        ("depth", c_int64),
-        ("threads", c_int64),
-        ("lesser", c_int64),
-        ("greater", c_int64),
-    )
+def rows_of(tensor: Tensor | None) -> Structure:
+    """Describe a tensor (split, batch, heads, place, width), or one without the first axes; size 1 means shared."""
+    if tensor is None:
+        return Rows()
+    strides = [0 if size == 1 else stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+    split, batch, head, row, _ = [0] * (5 - len(strides)) + strides
+    return Rows(data=tensor.data_ptr(), batch=batch, head=head, row=row, width=tensor.shape[-1], split=split)
 
 
-class Forward(Structure):
-    _fields_ = (("result", Rows), ("peaks", c_void_p), ("kept", c_void_p), ("kept_peaks", c_void_p))
+def diagonals_of(tensor: Tensor | None, q: int) -> Structure:
+    """Describe (split, heads, diagonals) or (heads, diagonals): each row starts one place before the last one.
 
-
-class Backward(Structure):
-    _fields_ = (
-        ("above", Rows),
-        ("result", Rows),
-        ("peaks", c_void_p),
-        ("kept", c_void_p),
-        ("kept_peaks", c_void_p),
-        ("splits", c_int64),
-        ("to_query", POINTER(Rows)),
-        ("to_key", POINTER(Rows)),
-        ("to_value", Rows),
-        ("to_bias", Rows),
-        ("to_diagonals", Rows),
-        ("to_weight", c_void_p),
-    )
+    The first diagonal is that of the last query and the first key.
+    """
+    if tensor is None:
+        return Rows()
+    split, head, _ = [0] * (3 - tensor.dim()) + list(tensor.stride())
+    first = tensor.data_ptr() + (q - 1) * tensor.element_size()
+    return Rows(data=first, head=head, row=-1, width=tensor.shape[-1], split=split)
 
 
 @functools.cache
@@ -140,26 +80,18 @@ def load() -> ctypes.CDLL | None:
         source = c_char_p.in_dll(found, "synthattn_source").value
     except (OSError, ValueError, AttributeError):  # not there, or something else, or torch has no OpenMP
         return None
-    if source != digest_of(FOLDER).encode():
-        return _refuse(f"{path.name} was compiled from other sources")
-    if _exported(found, "synthattn_layout", c_int64.in_dll(found, "synthattn_layout_size").value) != layout():
-        return _refuse(f"{path.name} was compiled with other structures")
-    if c_int64.in_dll(found, "synthattn_gemm_size").value != ctypes.sizeof(Gemm):
-        return _refuse(f"{path.name} was compiled with other structures")
-    found.synthattn_use_openmp.restype, found.synthattn_use_openmp.argtypes = None, [c_void_p] * 3
+    sources = b"".join(file.read_bytes() for file in sorted(FOLDER.glob("*.[ch]")))
+    if source != hashlib.sha256(sources).hexdigest().encode():
+        warnings.warn(
+            f"{path.name} was compiled from other sources and is not used; install synthattn again", stacklevel=2
+        )
+        return None
+    declared = re.findall(r"^(void|size) (synthattn_\w+)\(([^)]*)\)", _DECLARATIONS, flags=re.MULTILINE)
+    for result, name, arguments in declared:
+        function = getattr(found, name)
+        kinds = re.findall(r"(\w+) (\*?)\w+(?:,|$)", arguments)
+        function.restype, function.argtypes = _TYPES[result], [_type(kind, bool(star)) for kind, star in kinds]
     found.synthattn_use_openmp(*openmp)
-    found.synthattn_workspace.restype = c_int64
-    found.synthattn_digest_size.restype, found.synthattn_digest_size.argtypes = c_int64, ()
-    found.synthattn_digest.restype, found.synthattn_digest.argtypes = None, (c_void_p, c_int64, c_int64, c_void_p)
-    found.synthattn_workspace.argtypes = (POINTER(Problem), c_int64)
-    found.synthattn_forward.restype = found.synthattn_backward.restype = None
-    found.synthattn_forward.argtypes = (POINTER(Problem), POINTER(Forward))
-    found.synthattn_backward.argtypes = (POINTER(Problem), POINTER(Backward))
-    found.synthattn_gemm.restype, found.synthattn_gemm.argtypes = None, (POINTER(Gemm),)
-    found.synthattn_gemm_workspace.restype, found.synthattn_gemm_workspace.argtypes = c_int64, ()
-    found.synthattn_thin.restype = found.synthattn_rms_norm.restype = None
-    found.synthattn_thin.argtypes = (*[c_void_p] * 4, *[c_int64] * 4)
-    found.synthattn_rms_norm.argtypes = (*[c_void_p] * 3, c_float, *[c_int64] * 3)
     return found
 
 
@@ -191,28 +123,21 @@ def loaded() -> ctypes.CDLL:
 
 @functools.cache
 def block_shape(kernels: ctypes.CDLL) -> tuple[int, int, int]:
-    """The rows and keys of a block of logits, and the floats from one of its rows to the next."""
-    rows, keys, stride = _exported(kernels, "synthattn_block", 3)
+    """Return the rows and keys of a block of logits, and the floats from one of its rows to the next."""
+    rows, keys, stride = (c_int64 * 3).in_dll(kernels, "synthattn_block")
     return rows, keys, stride
 
 
-def layout() -> list[int]:
-    """The size of each structure and the offsets of its fields, as the kernels export theirs."""
-    found = []
-    for structure in (Rows, Problem, Forward, Backward):
-        found += [ctypes.sizeof(structure), *(getattr(structure, field[0]).offset for field in structure._fields_)]
-    return found
+def digest(table: Tensor) -> Tensor | None:
+    """Return a few numbers that change with a table on the CPU, from one look at its bits.
 
-
-def _exported(kernels: ctypes.CDLL, name: str, size: int) -> list[int]:
-    return list((c_int64 * size).in_dll(kernels, name))
-
-
-def _refuse(reason: str) -> None:
-    warnings.warn(f"{reason} and is not used; install synthattn again", stacklevel=4)
-
-
-def digest_of(folder: Path) -> str:
-    """The digest of all sources that are compiled."""
-    sources = sorted(folder.glob("*.[ch]"))
-    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    Returns None where the table is not one piece of memory, or there is no kernel.
+    """
+    kernel, size = load(), table.numel() * table.element_size()
+    if kernel is None or size % 4 or table.layout != torch.strided or not table.is_cpu or not table.is_contiguous():
+        return None
+    if table.is_neg() or table.data_ptr() == 0:
+        return None
+    sums = torch.empty(kernel.synthattn_digest_size(), dtype=torch.int32, device="cpu")  # whatever the default is
+    kernel.synthattn_digest(table.data_ptr(), size // 4, torch.get_num_threads(), sums.data_ptr())
+    return sums

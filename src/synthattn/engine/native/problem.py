@@ -1,8 +1,12 @@
 """The arguments of the attention kernel, written once: operators, checks, fakes and gradients take them from here."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, get_type_hints
 
+import torch
 from torch import Tensor
+
+from synthattn.engine.native.operators import check_floats, name_of
 
 
 class Problem(NamedTuple):
@@ -59,3 +63,105 @@ _SCHEMA_TYPES = {
 }
 SCHEMA = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in get_type_hints(Problem).items())
 """The fields as arguments in the schema of an operator of torch."""
+
+
+def check_attention(problem: Problem) -> None:
+    """Refuse arguments of the attention kernel that do not belong together, in one line that names both sizes."""
+    value, bias, weight, diagonals, queries, keys, scales, ends, q, _, dropout, _ = problem
+    check_floats("value", value)
+    if value.dim() != 4:
+        raise ValueError(f"value must have shape (batch, heads, keys, width), got {tuple(value.shape)}")
+    batch, heads, k, _ = value.shape
+    if q < 1:
+        raise ValueError(f"the number of queries must be at least 1, got {q}")
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
+    if not len(queries) == len(keys) == len(scales):
+        raise ValueError(
+            f"each product needs queries, keys and a scale, got {len(queries)} queries, {len(keys)} keys and "
+            f"{len(scales)} scales"
+        )
+    examples, all_heads = ("batch", (1, batch)), ("heads", (1, heads))
+    for n, (query, key) in enumerate(zip(queries, keys, strict=True)):
+        check_floats(f"queries[{n}]", query)
+        check_floats(f"keys[{n}]", key)
+        width = ("width", (query.shape[-1] if query.dim() > 0 else 0,))
+        _check_shape(f"queries[{n}]", query, examples, all_heads, ("queries", (q,)), width)
+        _check_shape(f"keys[{n}]", key, examples, all_heads, ("keys", (k,)), width)
+    if bias is not None:
+        check_floats("bias", bias)
+        _check_shape("bias", bias, examples, all_heads, ("queries", (1, q)), ("keys", (k,)))
+    if weight is not None:
+        if bias is None:
+            raise ValueError("weight is that of a bias, but there is no bias; leave it out")
+        check_floats("weight", weight)
+        if tuple(weight.shape) not in ((), (1, 1, 1), (heads, 1, 1)):
+            raise ValueError(f"weight must have shape () or (1 or {heads}, 1, 1), got {tuple(weight.shape)}")
+    if diagonals is not None:
+        check_floats("diagonals", diagonals)
+        if tuple(diagonals.shape) != (heads, q + k - 1):
+            raise ValueError(
+                f"diagonals must have shape (heads, queries + keys - 1) = ({heads}, {q + k - 1}), "
+                f"got {tuple(diagonals.shape)}"
+            )
+    if ends is not None:
+        _check_ends(ends, batch, k)
+
+
+def check_gradient(
+    above: Tensor,
+    result: Tensor,
+    needed: Sequence[Tensor],
+    shapes: Sequence[tuple[int, ...]],
+    problem: Problem,
+    wanted: Sequence[bool],
+) -> None:
+    """Refuse arguments of the backward kernel that are not those of a forward call with these inputs.
+
+    The inputs themselves have gone through :func:`check_attention`. ``shapes`` are those of the tensors needed.
+    """
+    batch, heads, _, width = problem.value.shape
+    if len(needed) != len(shapes):
+        raise ValueError(f"needed must hold as many tensors as attend returned, {len(shapes)}, got {len(needed)}")
+    shape_of_heads = batch, heads, problem.q, width
+    given = [("above", above, shape_of_heads), ("result", result, shape_of_heads)]
+    given += [(f"needed[{n}]", tensor, shapes[n]) for n, tensor in enumerate(needed)]
+    for name, tensor, shape in given:
+        check_floats(name, tensor)
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {tuple(tensor.shape)}")
+    if len(wanted) != len(problem.tensors):
+        products = len(problem.queries)
+        raise ValueError(f"wanted must have {4 + 2 * products} entries for {products} products, got {len(wanted)}")
+    if any(want and tensor is None for want, tensor in zip(wanted, problem.tensors, strict=True)):
+        raise ValueError("the gradient of a bias, of its weight or of diagonals is wanted, but there is none")
+
+
+def _check_ends(ends: Tensor, batch: int, k: int) -> None:
+    if ends.dtype != torch.int64 or ends.device.type != "cpu" or tuple(ends.shape) != (2, batch):
+        raise ValueError(
+            f"ends must be int64 of shape (2, {batch}) on the CPU, got {name_of(ends.dtype)} of shape "
+            f"{tuple(ends.shape)} on {ends.device}"
+        )
+    first, last = ends.tolist()
+    for example, (one, other) in enumerate(zip(first, last, strict=True)):
+        if not 0 <= one <= other <= k:
+            raise ValueError(f"ends must lie in order between 0 and {k}, got {one} and {other} for example {example}")
+
+
+def _check_shape(name: str, tensor: Tensor, *axes: tuple[str, tuple[int, ...]]) -> None:
+    """Refuse a tensor with other sizes than those that are allowed for each axis; leading axes may be left out.
+
+    Args:
+        name: the name of the argument, for the message.
+        tensor: the argument.
+        axes: the name of each axis and its allowed sizes.
+    """
+    shape = tuple(tensor.shape)
+    needed = sum(1 for axis, _ in axes if axis != "batch")
+    fits = needed <= len(shape) <= len(axes) and all(
+        size in allowed for size, (_, allowed) in zip(reversed(shape), reversed(axes), strict=False)
+    )
+    if not fits:
+        wanted = ", ".join(f"{axis} {' or '.join(map(str, sorted(set(allowed))))}" for axis, allowed in axes)
+        raise ValueError(f"{name} must have shape ({wanted}), got {shape}")

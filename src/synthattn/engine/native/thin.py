@@ -8,12 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from torch.utils.flop_counter import register_flop_formula
 
-from synthattn.engine.native.checks import are_whole_floats, check_tensors
-from synthattn.engine.native.kernel import register
 from synthattn.engine.native.library import load, loaded
+from synthattn.engine.native.operators import are_whole_floats, check_tensors, is_observed, name_of, register
 from synthattn.tracing import is_tracing
 
 # With more rows, the product takes longer than reading the matrix, and large products are what others are good at.
@@ -99,41 +97,23 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
 
 
 def _described(*tensors: Tensor | None) -> str:
-    kinds = (f"{str(t.dtype).removeprefix('torch.')} {tuple(t.shape)}" for t in tensors if t is not None)
-    return " and ".join(kinds)
+    return " and ".join(f"{name_of(t.dtype)} {tuple(t.shape)}" for t in tensors if t is not None)
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Call the kernel with tensors that have no fault."""
-    kernels = loaded()
-    columns, depth = weight.shape
+    (columns, depth), added = weight.shape, None if bias is None else bias.data_ptr()
     y = x.new_empty(*x.shape[:-1], columns)
-    kernels.synthattn_thin(
-        y.data_ptr(),
-        x.data_ptr(),
-        weight.data_ptr(),
-        None if bias is None else bias.data_ptr(),
-        x.numel() // depth,
-        columns,
-        depth,
-        _threads(x.numel() * columns),
-    )
+    rows, threads = x.numel() // depth, _threads(x.numel() * columns)
+    loaded().synthattn_thin(y.data_ptr(), x.data_ptr(), weight.data_ptr(), added, rows, columns, depth, threads)
     return y
 
 
 def _norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """Call the kernel with tensors that have no fault."""
-    kernels = loaded()
-    y, width = torch.empty_like(x), x.shape[-1]
-    kernels.synthattn_rms_norm(
-        y.data_ptr(),
-        x.data_ptr(),
-        None if weight is None else weight.data_ptr(),
-        eps,
-        x.numel() // width,
-        width,
-        _threads(x.numel()),
-    )
+    y, width, factors = torch.empty_like(x), x.shape[-1], None if weight is None else weight.data_ptr()
+    rows, threads = x.numel() // width, _threads(x.numel())
+    loaded().synthattn_rms_norm(y.data_ptr(), x.data_ptr(), factors, eps, rows, width, threads)
     return y
 
 
@@ -141,20 +121,12 @@ def _threads(size: int) -> int:
     return 1 if size < ALONE else torch.get_num_threads()
 
 
-def is_observed() -> bool:
-    """Return True if a dispatch mode looks at operators; otherwise calling one takes longer than its work."""
-    return is_in_torch_dispatch_mode()
-
-
-_operators = torch.library.Library("synthattn", "FRAGMENT")
 THIN_PRODUCT = register(
-    _operators,
     "thin_product(Tensor x, Tensor weight, Tensor? bias) -> Tensor",
     thin_product,
     lambda x, weight, bias: x.new_empty(*x.shape[:-1], weight.shape[0]),
 )
 RMS_NORM = register(
-    _operators,
     "rms_norm(Tensor x, Tensor? weight, float eps) -> Tensor",
     rms_norm,
     lambda x, weight, eps: x.new_empty(x.shape),
