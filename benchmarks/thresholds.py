@@ -19,7 +19,7 @@ import torch
 from synthattn import SyntheticAttention
 from synthattn.engine import thresholds
 from synthattn.engine.cached_weights import Snapshot
-from synthattn.engine.processor import processor
+from synthattn.engine.thresholds import processor
 
 D_MODEL, HEADS, TOKENS, SECONDS = 512, 8, 4096, 0.1
 

@@ -178,10 +178,7 @@ class Logits:
 
     @property
     def query_length(self) -> int:
-        fields = (next(iter(vars(term).values())) for term in self.terms if not isinstance(term, ByDistance))
-        return max(
-            *(term.q for term in self.terms if isinstance(term, ByDistance)), *(field.shape[-2] for field in fields), 1
-        )
+        return max(term.q if isinstance(term, ByDistance) else _first(term).shape[-2] for term in self.terms)
 
     def windows(self) -> list[Bool[Tensor, "*batch q k"]]:
         """Return True for the keys inside each local window."""
@@ -190,6 +187,10 @@ class Logits:
     def as_tensor(self) -> Float[Tensor, "*batch heads q k"]:
         """Return the sum as one tensor. Local windows are not applied; input-independent logits have no batch axis."""
         return sum((term.as_tensor() for term in self.terms[1:]), start=self.terms[0].as_tensor())
+
+
+def _first(term: LogitTerm) -> Tensor:
+    return next(iter(vars(term).values()))
 
 
 def _examples(tensor: Tensor, examples: slice) -> Tensor:

@@ -126,7 +126,7 @@ def from_torch(
     if key_padding_mask is not None:
         if key_padding_mask.dtype != torch.bool:
             raise ValueError(
-                f"key_padding_mask must be bool (True = ignore this key), got {_name(key_padding_mask.dtype)}"
+                f"key_padding_mask must be bool (True = ignore this key), got {name_of(key_padding_mask.dtype)}"
             )
         if key_padding_mask.shape != (batch, k):
             raise ValueError(
@@ -147,7 +147,7 @@ def check_tensor(name: str, value: object) -> None:
     if not isinstance(value, Tensor):
         raise ValueError(f"{name} must be a tensor, got {type(value).__name__}")
     if value.layout is not torch.strided or value.is_nested:
-        raise ValueError(f"{name} must be a dense tensor, got {'nested' if value.is_nested else _name(value.layout)}")
+        raise ValueError(f"{name} must be a dense tensor, got {'nested' if value.is_nested else name_of(value.layout)}")
     plain = type(value) in (Tensor, nn.Parameter) and value.is_cpu
     if plain and not is_tracing(value) and not has_memory(value):
         raise ValueError(f"{name} has too little memory for its shape: its storage was resized")
@@ -179,7 +179,7 @@ def _from_attn_mask(
     if not attn_mask.is_floating_point():
         raise ValueError(
             f"attn_mask must be bool (True = may not attend) or float (added to the logits), "
-            f"got {_name(attn_mask.dtype)}"
+            f"got {name_of(attn_mask.dtype)}"
         )
     # As part of the mask, a row of minus infinities gives zeros; in the bias it would give 0 / 0.
     forbidden = attn_mask == float("-inf")
@@ -195,5 +195,6 @@ def _from_attn_mask(
     )
 
 
-def _name(dtype: torch.dtype | torch.layout) -> str:
-    return str(dtype).removeprefix("torch.")
+def name_of(thing: torch.dtype | torch.layout) -> str:
+    """Return a type or a layout as messages name it: without ``torch.``."""
+    return str(thing).removeprefix("torch.")

@@ -16,8 +16,8 @@ from synthattn.bench.products import products as executed
 from synthattn.engine import native, products, thresholds
 from synthattn.engine.native import gemm
 from synthattn.engine.native.gemm import Axis, Triangle
-from synthattn.engine.processor import processor
 from synthattn.engine.projection import merge_heads, project, project_scaled
+from synthattn.engine.thresholds import processor
 
 pytestmark = needs_kernels
 

@@ -19,7 +19,7 @@ from synthattn.bench.products import products
 from synthattn.engine import compiled, input_independent, native, plain, thresholds
 from synthattn.engine.native import kernel, library
 from synthattn.engine.native.library import FOLDER, load
-from synthattn.engine.processor import processor
+from synthattn.engine.thresholds import processor
 from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.logits import Bias, Logits, LogitTerm, Product
 from synthattn.masks import Mask

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from helpers import HEADS, LENGTH, SPECS, chunks_for_all, make, needs_kernels, padding, tokens
 from synthattn.engine import native, sdpa, thresholds
-from synthattn.engine.processor import processor
+from synthattn.engine.thresholds import processor
 from synthattn.layers.linformer import Linformer
 
 FUSED_KEYS = thresholds.FUSED_KEYS  # the value outside of the tests

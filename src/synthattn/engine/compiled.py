@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from synthattn.engine import native, thresholds
 from synthattn.engine.call import Call
 from synthattn.engine.native.dropout import draw_seed
-from synthattn.engine.processor import processor
 from synthattn.logits import Bias, ByDistance, Logits, LogitTerm, Product, Weight
 from synthattn.masks import Mask
 from synthattn.shapes import Float, Int
@@ -39,7 +38,7 @@ def _is_for_torch(call: Call, lone: LogitTerm | None) -> bool:
     """Return True if torch's fused kernel takes a call with this term alone, and is at least as fast."""
     if not isinstance(lone, Product) or lone.query.shape[-1] != call.values.shape[-1] or call.dropout > 0.0:
         return False
-    return call.logits_per_example < thresholds.PRODUCT_LOGITS.get(processor(), math.inf)
+    return call.logits_per_example < thresholds.PRODUCT_LOGITS.get(thresholds.processor(), math.inf)
 
 
 def attend_shared(

@@ -10,7 +10,6 @@ from synthattn.engine import native, second_order, thresholds
 from synthattn.engine.native import gemm
 from synthattn.engine.native.gemm import Axis, Triangle
 from synthattn.engine.native.operators import are_plain_floats
-from synthattn.engine.processor import processor
 from synthattn.tracing import is_tracing
 
 
@@ -36,7 +35,7 @@ def multiply(
 
 def _least() -> float | int:
     """Return the number of multiplications from which the kernel is faster on this processor."""
-    return thresholds.MULTIPLICATIONS.get(processor(), math.inf)
+    return thresholds.MULTIPLICATIONS.get(thresholds.processor(), math.inf)
 
 
 def _is_faster(a: Tensor, b: Tensor) -> bool:

@@ -3,6 +3,11 @@
 ``python benchmarks/thresholds.py NAME`` measures the two ways on both sides of a threshold, on this machine.
 """
 
+import functools
+from pathlib import Path
+
+import torch
+
 # Logits of one example from which the compiled kernel is faster than torch's operations.
 COMPILED_LOGITS = 2**16
 # Logits of one example from which the compiled kernel is faster than torch's fused one at a lone product, by vendor and
@@ -46,3 +51,12 @@ CHUNKED_LOGITS = 2**22
 CHUNK_LOGITS = 2**21
 # Rows of a chunk at least: products of fewer rows are slow.
 CHUNK_ROWS = 128
+
+
+@functools.cache
+def processor() -> tuple[str, str]:
+    """Return the vendor of the processor and the widest vectors of torch, such as ("AuthenticAMD", "AVX512")."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    vendors = (line.split(":")[1].strip() for line in lines if line.startswith("vendor_id"))
+    return next(vendors, "unknown"), torch.backends.cpu.get_cpu_capability()

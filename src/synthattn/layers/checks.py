@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from synthattn.masks import check_tensor
+from synthattn.masks import check_tensor, name_of
 
 
 def check_sizes(d_model: int, num_heads: int, head_dim: int | None, max_length: int | None, dropout: float) -> None:
@@ -40,7 +40,7 @@ def check_tokens(name: str, x: Tensor, d_model: int) -> None:
     if x.shape[-1] != d_model:
         raise ValueError(f"{name} has width {x.shape[-1]}, the layer was built for d_model={d_model}")
     if not x.is_floating_point():
-        raise ValueError(f"{name} must hold floats, got {_name(x.dtype)}")
+        raise ValueError(f"{name} must hold floats, got {name_of(x.dtype)}")
 
 
 def check_offset(offset: int) -> None:
@@ -68,7 +68,7 @@ def check_position_bias(bias: Tensor, batch: int, heads: int, q: int, k: int) ->
             f"with a first axis of 1 or batch = {batch}, got {shape}"
         )
     if not bias.is_floating_point():
-        raise ValueError(f"position_bias must hold floats, got {_name(bias.dtype)}")
+        raise ValueError(f"position_bias must hold floats, got {name_of(bias.dtype)}")
 
 
 def check_projected_memory(
@@ -92,7 +92,7 @@ def check_projected_memory(
                 f"({batch}, {heads}, {length or 'at least 1'}, {size}); it was projected by another layer"
             )
         if not tensor.is_floating_point():
-            raise ValueError(f"{name} of memory must hold floats, got {_name(tensor.dtype)}")
+            raise ValueError(f"{name} of memory must hold floats, got {name_of(tensor.dtype)}")
 
 
 def check_positions(name: str, positions: Tensor | None, x: Tensor) -> None:
@@ -106,8 +106,4 @@ def check_positions(name: str, positions: Tensor | None, x: Tensor) -> None:
             f"got {tuple(positions.shape)}"
         )
     if positions.dtype not in (torch.int32, torch.int64):
-        raise ValueError(f"{name} must be whole numbers, got {_name(positions.dtype)}")
-
-
-def _name(thing: torch.dtype) -> str:
-    return str(thing).removeprefix("torch.")
+        raise ValueError(f"{name} must be whole numbers, got {name_of(positions.dtype)}")

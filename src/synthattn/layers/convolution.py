@@ -11,7 +11,7 @@ from synthattn.layers.checks import check_tokens
 from synthattn.layers.token_mixer import ProjectedMemory, TokenLayout, TokenMixer
 from synthattn.masks import from_torch
 from synthattn.shapes import Bool, Float
-from synthattn.synthesizers.base import Resize
+from synthattn.synthesizers.base import Resize, reset_linear
 
 
 class Convolution(TokenMixer):
@@ -52,10 +52,7 @@ class Convolution(TokenMixer):
         self.output = nn.Linear(d_model, d_model, bias=bias)
 
     def reset_parameters(self) -> None:
-        for projection in (self.input, self.output):
-            nn.init.xavier_uniform_(projection.weight)
-            if projection.bias is not None:
-                nn.init.zeros_(projection.bias)
+        reset_linear(self.input, self.output)
 
     def logits(self, queries: Float[Tensor, "batch heads q width"]) -> Float[Tensor, "#batch heads #q kernel"]:
         """Return the kernels before the softmax. Their first entry is for the earliest token."""

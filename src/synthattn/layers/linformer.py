@@ -13,7 +13,7 @@ from synthattn.layers.token_mixer import ProjectedMemory, TokenLayout, TokenMixe
 from synthattn.logits import Logits, Product
 from synthattn.masks import from_torch
 from synthattn.shapes import Bool, Float
-from synthattn.synthesizers.base import Resize, Tokens, check_length
+from synthattn.synthesizers.base import Resize, Tokens, check_length, reset_linear
 from synthattn.synthesizers.tables import replace_data, resized, rows_at
 
 
@@ -72,10 +72,7 @@ class Linformer(TokenMixer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        for projection in (self.query, self.key, self.value, self.output):
-            nn.init.xavier_uniform_(projection.weight)
-            if projection.bias is not None:
-                nn.init.zeros_(projection.bias)
+        reset_linear(self.query, self.key, self.value, self.output)
         # Then a sum over max_length tokens has the scale of one token.
         for table in self.parameters(recurse=False):
             nn.init.normal_(table, std=self.max_length**-0.5)

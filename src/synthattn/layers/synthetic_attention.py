@@ -16,7 +16,7 @@ from synthattn.logits import Bias, Logits
 from synthattn.masks import Mask, from_torch
 from synthattn.shapes import Float, Int
 from synthattn.synthesizers import Mix, Mixture, Sizes, Spec, Synthesizer, Term, Tokens, build, parse
-from synthattn.synthesizers.base import Resize
+from synthattn.synthesizers.base import Resize, reset_linear
 
 
 class SyntheticAttention(TokenMixer):
@@ -64,15 +64,9 @@ class SyntheticAttention(TokenMixer):
             self.output = nn.Linear(sizes.inner, d_model, bias=bias)
         self.key_width = self.synthesizer.key_width
         self._weight_cache = WeightCache()
-        self.reset_projections()
+        reset_linear(self.value, self.output)
         if dtype is not None:
             self.to(dtype)
-
-    def reset_projections(self) -> None:
-        for projection in (self.value, self.output):
-            nn.init.xavier_uniform_(projection.weight)
-            if projection.bias is not None:
-                nn.init.zeros_(projection.bias)
 
     @property
     def max_length(self) -> int | None:

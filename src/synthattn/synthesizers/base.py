@@ -108,22 +108,35 @@ class Synthesizer(nn.Module):
             check_length(self.name, self.max_length, query)
             check_length(self.name, self.max_length, memory)
 
+    def describe_mismatch(self, saved: Tensor, table: Tensor) -> str | None:
+        """Return what is wrong with a saved table of as many axes, where torch would name shapes alone; else None."""
+        if len(saved) != len(table) or not saved.shape[1] != table.shape[1] == self.max_length:
+            return None
+        return (
+            f"was saved with max_length={saved.shape[1]}, {self.name} was built for max_length={self.max_length}; "
+            f"call resize_max_length({saved.shape[1]}), load, and resize again"
+        )
+
     def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, state_dict: dict[str, Any], prefix: str, *args: Any
     ) -> None:
-        """Report a table of another length by its length; torch would report a mismatch of shapes."""
         for name, table in [*self._parameters.items(), *self._buffers.items()]:
             saved = state_dict.get(prefix + name)
-            if table is None or saved is None or self.max_length is None or saved.shape[:1] != table.shape[:1]:
+            if table is None or not isinstance(saved, Tensor) or saved.dim() != table.dim():
                 continue
-            if saved.shape[1] != table.shape[1] == self.max_length:
+            if (wrong := self.describe_mismatch(saved, table)) is not None:
                 error_msgs: list[str] = args[-1]
-                error_msgs.append(
-                    f"{prefix}{name} was saved with max_length={saved.shape[1]}, {self.name} was built for "
-                    f"max_length={self.max_length}; call resize_max_length({saved.shape[1]}), load, and resize again"
-                )
+                error_msgs.append(f"{prefix}{name} {wrong}")
                 return
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def reset_linear(*projections: nn.Linear) -> None:
+    """Draw new weights (Xavier, uniform) and set biases to zero."""
+    for projection in projections:
+        nn.init.xavier_uniform_(projection.weight)
+        if projection.bias is not None:
+            nn.init.zeros_(projection.bias)
 
 
 def check_length(name: str, max_length: int, tokens: Tokens) -> None:

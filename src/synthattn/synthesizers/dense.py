@@ -3,12 +3,51 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from synthattn.logits import Bias, Logits, Product
-from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens
-from synthattn.synthesizers.learned_keys import LearnedKeys
-from synthattn.synthesizers.local_dense import LocalDenseSynthesizer
+import torch
+from torch import Tensor, nn
+
+from synthattn.engine.projection import is_plain_linear, project, split_heads
+from synthattn.logits import Bias, Logits, Product, Window
+from synthattn.shapes import Float, Int
+from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens, reset_linear
 from synthattn.synthesizers.spec import Term
 from synthattn.synthesizers.tables import resize_table, rows_at
+from synthattn.tracing import is_tracing
+
+
+class LearnedKeys(Synthesizer):
+    """The two layers ``W_2 relu(W_1 x + b_1) + b_2`` that dense and local dense share.
+
+    ``hidden`` holds W_1 and b_1; ``keys`` and ``key_bias`` hold W_2 and b_2, a learned key per entry of a row.
+
+    With ``shared_query``, the queries of the dot product in the same mixture stand in for ``W_1 x + b_1``.
+    """
+
+    name = "dense"
+
+    def __init__(self, sizes: Sizes, entries: int, shared_keys: bool, shared_query: bool, bias: bool) -> None:
+        super().__init__()
+        self.num_heads = sizes.num_heads
+        tables = 1 if shared_keys else sizes.num_heads
+        self.shares_query = shared_query
+        self.hidden = None if shared_query else nn.Linear(sizes.d_model, sizes.inner, bias=bias)
+        self.keys = nn.Parameter(torch.empty(tables, entries, sizes.head_dim))
+        self.key_bias = nn.Parameter(torch.empty(tables, entries)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.keys, std=self.keys.shape[-1] ** -0.5)
+        if self.key_bias is not None:
+            nn.init.zeros_(self.key_bias)
+        if self.hidden is not None:
+            reset_linear(self.hidden)
+
+    def hidden_units(self, query: Tokens) -> Float[Tensor, "batch heads length width"]:
+        """Return ``relu(W_1 x + b_1)``, split into heads."""
+        if self.hidden is not None:
+            return hidden_layer(self.hidden, query.vectors, self.num_heads)
+        assert query.projected is not None, "the mixture hands over the queries"
+        return query.projected.relu()
 
 
 class DenseSynthesizer(LearnedKeys):
@@ -38,6 +77,20 @@ class DenseSynthesizer(LearnedKeys):
         self.max_length = max_length
 
 
+class LocalDenseSynthesizer(LearnedKeys):
+    """Local dense: entry c of a row is the logit of the key at distance ``c - width // 2`` (Xu et al. 2021, "LDSA").
+
+    ``keys`` is W_2, one learned key per distance. It takes inputs of any length. Keys outside of the window or of the
+    input get no weight, in a mixture either.
+    """
+
+    def forward(self, query: Tokens, memory: Tokens) -> Logits:
+        values = self.hidden_units(query) @ self.keys.mT
+        if self.key_bias is not None:
+            values = values + self.key_bias.unsqueeze(-2)
+        return Logits((Window(values, _distance(query, memory)),))
+
+
 @dataclass(frozen=True)
 class Dense(Term):
     """Options of the dense synthesizer.
@@ -63,3 +116,21 @@ class Dense(Term):
         if self.window is not None:
             return LocalDenseSynthesizer(sizes, self.window, self.shared_keys, self.shared_query, self.bias)
         return DenseSynthesizer(sizes, self.shared_keys, self.shared_query, self.bias)
+
+
+def hidden_layer(
+    projection: nn.Module, vectors: Float[Tensor, "batch length d_model"], heads: int
+) -> Float[Tensor, "batch heads length width"]:
+    """Return ``relu(W_1 x + b_1)``, split into heads."""
+    hidden = project(projection, vectors)
+    # In place saves memory if nobody else holds the result. With a gradient, writing to a view costs three copies.
+    in_place = is_plain_linear(projection) and not hidden.requires_grad and not is_tracing(hidden)
+    return split_heads(hidden.relu_() if in_place else hidden.relu(), heads)
+
+
+def _distance(query: Tokens, memory: Tokens) -> Int[Tensor, "*batch q k"] | None:
+    """Return key position minus query position; None if that is ``j - i``."""
+    follow = query.positions is None and memory.positions is None
+    if follow and (query.start, query.length) == (memory.start, memory.length):
+        return None
+    return memory.resolved_positions().unsqueeze(-2) - query.resolved_positions().unsqueeze(-1)

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from synthattn.logits import Bias, Logits, OuterProduct
-from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens
-from synthattn.synthesizers.learned_keys import hidden_layer
+from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens, reset_linear
+from synthattn.synthesizers.dense import hidden_layer
 from synthattn.synthesizers.spec import Term, at_least_one
 from synthattn.synthesizers.tables import resize_table
 
@@ -36,8 +36,7 @@ class FactorizedDenseSynthesizer(Synthesizer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.xavier_uniform_(self.hidden.weight)
-        nn.init.zeros_(self.hidden.bias)
+        reset_linear(self.hidden)
         for factor, bias in ((self.a, self.a_bias), (self.b, self.b_bias)):
             nn.init.normal_(factor, std=factor.shape[-1] ** -0.5)
             nn.init.zeros_(bias)

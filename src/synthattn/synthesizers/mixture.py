@@ -9,40 +9,32 @@ from torch import Tensor, nn
 
 from synthattn.logits import Logits
 from synthattn.synthesizers.base import Resize, Sizes, Synthesizer, Tokens
-from synthattn.synthesizers.learned_keys import LearnedKeys
+from synthattn.synthesizers.dense import LearnedKeys
 from synthattn.synthesizers.spec import Spec
 from synthattn.synthesizers.vanilla import VanillaSynthesizer
 
 Mix = Literal["softmax", "sum", "sigmoid"]
 
 
-class SoftmaxWeights(nn.Module):
-    """The paper's weights: learned per synthesizer and head, with the sum one over the synthesizers."""
+class MixtureWeights(nn.Module):
+    """The weights of a mixture, computed from ``alpha``, which starts at zero.
 
-    def __init__(self, terms: int, heads: int) -> None:
+    For an axis of terms and one of heads, softmax gives the paper's weights: with sum one over the terms of each head.
+    For a single number, they are sigmoid(alpha) and 1 - sigmoid(alpha), as in the authors' code.
+    """
+
+    def __init__(self, *shape: int) -> None:
         super().__init__()
-        self.alpha = nn.Parameter(torch.zeros(terms, heads))
+        self.alpha = nn.Parameter(torch.zeros(shape))
 
     def reset_parameters(self) -> None:
         nn.init.zeros_(self.alpha)
 
     def forward(self) -> Sequence[Tensor]:
+        if self.alpha.dim() == 0:
+            weight = self.alpha.sigmoid()
+            return weight, 1 - weight
         return self.alpha.softmax(0)[:, :, None, None].unbind()
-
-
-class SigmoidWeights(nn.Module):
-    """The weights of the authors' code: sigmoid(alpha) and 1 - sigmoid(alpha), with one alpha per layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.alpha = nn.Parameter(torch.zeros(()))
-
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.alpha)
-
-    def forward(self) -> Sequence[Tensor]:
-        weight = self.alpha.sigmoid()
-        return weight, 1 - weight
 
 
 class Mixture(Synthesizer):
@@ -126,7 +118,7 @@ def build(spec: Spec, sizes: Sizes, mix: Mix = "softmax") -> Synthesizer:
     if weighted < 2 or mix == "sum":
         return Mixture(terms, None)
     if mix == "softmax":
-        return Mixture(terms, SoftmaxWeights(weighted, sizes.num_heads))
+        return Mixture(terms, MixtureWeights(weighted, sizes.num_heads))
     if weighted != 2:
         raise ValueError(f"mix='sigmoid' weighs exactly two synthesizers, {spec} has {weighted}; use mix='softmax'")
-    return Mixture(terms, SigmoidWeights())
+    return Mixture(terms, MixtureWeights())

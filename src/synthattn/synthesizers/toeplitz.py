@@ -1,7 +1,7 @@
 """Toeplitz: ``B_ij = r[clip(j - i)]``, one learned number per distance; the paper's "R" for any length."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -38,21 +38,12 @@ class ToeplitzSynthesizer(DistanceSynthesizer):
     def values(self, largest: int) -> Float[Tensor, "heads distances"]:
         return self.table
 
-    def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, state_dict: dict[str, Any], prefix: str, *args: Any
-    ) -> None:
-        """Report a table of another range by its range; torch would report a mismatch of shapes."""
-        saved = state_dict.get(prefix + "table")
-        if isinstance(saved, Tensor) and saved.dim() == 2 and len(saved) == len(self.table):
-            range = saved.shape[1] // 2
-            if range != self.range and saved.shape[1] % 2 == 1:
-                error_msgs: list[str] = args[-1]
-                error_msgs.append(
-                    f"{prefix}table was saved with range={range}, toeplitz was built with range={self.range}; "
-                    f"build it as 'toeplitz(range={range})'"
-                )
-                return
-        super()._load_from_state_dict(state_dict, prefix, *args)
+    def describe_mismatch(self, saved: Tensor, table: Tensor) -> str | None:
+        if len(saved) != len(table) or saved.shape[1] % 2 == 0 or saved.shape == table.shape:
+            return None
+        range = saved.shape[1] // 2
+        built = f"toeplitz was built with range={self.range}; build it as 'toeplitz(range={range})'"
+        return f"was saved with range={range}, {built}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from synthattn.engine.projection import project, project_scaled, split_heads
 from synthattn.logits import Logits, Product
 from synthattn.shapes import Float
-from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens
+from synthattn.synthesizers.base import Sizes, Synthesizer, Tokens, reset_linear
 from synthattn.synthesizers.spec import Term
 
 
@@ -30,10 +30,7 @@ class VanillaSynthesizer(Synthesizer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        for projection in (self.query, self.key):
-            nn.init.xavier_uniform_(projection.weight)
-            if projection.bias is not None:
-                nn.init.zeros_(projection.bias)
+        reset_linear(self.query, self.key)
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         queries = self.project(query) if query.projected is None else query.projected

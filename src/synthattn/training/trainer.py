@@ -16,7 +16,7 @@ from transformers import Adafactor, Trainer, TrainingArguments
 
 from synthattn.data.batching import TokenBatches
 from synthattn.saved_file import write_text
-from synthattn.synthesizers.mixture import SigmoidWeights, SoftmaxWeights
+from synthattn.synthesizers.mixture import MixtureWeights
 from synthattn.tasks.inputs import IGNORED, RunBatches
 from synthattn.training import checkpoints
 from synthattn.training.prepare import Prepared
@@ -148,7 +148,7 @@ class SynthesizerTrainer(Trainer):
         """Return the names of matrices; the Trainer would also decay single numbers such as alpha."""
         named = set(super().get_decay_parameter_names(model))
         # Weights of mixtures are left out, whatever their shape: no decay should pull them anywhere.
-        weights = (module for module in model.modules() if isinstance(module, SigmoidWeights | SoftmaxWeights))
+        weights = (module for module in model.modules() if isinstance(module, MixtureWeights))
         mixing = {id(parameter) for module in weights for parameter in module.parameters()}
         parameters = model.named_parameters()
         return [name for name, p in parameters if name in named and p.dim() > 1 and id(p) not in mixing]

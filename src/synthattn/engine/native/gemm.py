@@ -15,7 +15,7 @@ from torch.utils.flop_counter import register_flop_formula
 from synthattn.engine import memory_pool
 from synthattn.engine.native import library
 from synthattn.engine.native.library import loaded
-from synthattn.engine.native.operators import are_plain_floats, check_floats, check_tensors, is_observed, register
+from synthattn.engine.native.operators import are_plain_floats, check_floats, is_observed, register
 
 
 class Axis(IntEnum):
@@ -106,8 +106,7 @@ def _checked(a: Tensor, b: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor,
 
 def _as_floats(name: str, tensor: Tensor) -> Tensor:
     """Return the tensor, copied where its memory holds the numbers with the other sign."""
-    check_tensors(**{name: tensor})
-    tensor = tensor.resolve_neg() if tensor.is_neg() else tensor
+    tensor = tensor.resolve_neg() if isinstance(tensor, Tensor) and tensor.is_neg() else tensor
     check_floats(name, tensor)
     return tensor
 

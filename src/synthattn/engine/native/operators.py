@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from torch.utils._pytree import tree_leaves
 
-from synthattn.masks import has_memory
+from synthattn.masks import has_memory, name_of
 
 _FLOAT, _STRIDED = torch.float32, torch.strided
 _LIBRARY = torch.library.Library("synthattn", "DEF")
@@ -68,16 +68,10 @@ def are_whole_floats(tensor: Tensor) -> bool:
     return are_plain_floats(tensor) and tensor.is_contiguous()
 
 
-def check_tensors(**arguments: object) -> None:
-    """Refuse arguments that are not tensors; torch hands None to an operator as it is."""
-    for name, argument in arguments.items():
-        if not isinstance(argument, Tensor):
-            raise ValueError(f"{name} must be a tensor, got {type(argument).__name__}")
-
-
 def check_floats(name: str, tensor: Tensor) -> None:
     """Refuse a tensor whose numbers a kernel cannot read."""
-    check_tensors(**{name: tensor})
+    if not isinstance(tensor, Tensor):  # torch hands None to an operator as it is
+        raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
     if tensor.dtype != torch.float32 or tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise ValueError(
             f"{name} must be a dense float32 tensor on the CPU, got {name_of(tensor.dtype)} on "
@@ -87,7 +81,3 @@ def check_floats(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} is empty: its shape is {tuple(tensor.shape)}")
     if not are_plain_floats(tensor) or not has_memory(tensor):
         raise ValueError(f"{name} has too little memory for its shape: its storage was resized")
-
-
-def name_of(thing: torch.dtype | torch.layout) -> str:
-    return str(thing).removeprefix("torch.")

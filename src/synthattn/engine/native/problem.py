@@ -6,7 +6,8 @@ from typing import NamedTuple, get_type_hints
 import torch
 from torch import Tensor
 
-from synthattn.engine.native.operators import check_floats, name_of
+from synthattn.engine.native.operators import check_floats
+from synthattn.masks import name_of
 
 
 class Problem(NamedTuple):

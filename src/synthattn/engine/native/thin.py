@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import register_flop_formula
 
 from synthattn.engine.native.library import load, loaded
-from synthattn.engine.native.operators import are_whole_floats, check_tensors, is_observed, name_of, register
+from synthattn.engine.native.operators import are_whole_floats, is_observed, register
+from synthattn.masks import check_tensor, name_of
 from synthattn.tracing import is_tracing
 
 # With more rows, the product takes longer than reading the matrix, and large products are what others are good at.
@@ -74,7 +75,7 @@ def _can_normalise(x: Tensor, weight: Tensor | None) -> bool:
 
 def thin_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Implement ``torch.ops.synthattn.thin_product``, for tensors of any strides."""
-    check_tensors(x=x, weight=weight)
+    check_tensor("x", x), check_tensor("weight", weight)
     x, weight, bias = x.contiguous(), weight.contiguous(), None if bias is None else bias.contiguous()
     if not _can_multiply(x, weight, bias):
         raise ValueError(
@@ -86,7 +87,7 @@ def thin_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """Implement ``torch.ops.synthattn.rms_norm``, for tensors of any strides."""
-    check_tensors(x=x)
+    check_tensor("x", x)
     x, weight = x.contiguous(), None if weight is None else weight.contiguous()
     if not _can_normalise(x, weight):
         raise ValueError(
