@@ -1,9 +1,8 @@
-/* softmax(scale * Q K^T + weight * bias + diagonals) V for float32 on the CPU, and its gradient, that of the bias included.
+/* Computes softmax(scale * Q K^T + weight * bias + diagonals) V for float32 on the CPU, and all of its gradients.
  *
- * Torch's fused kernel has no gradient for a bias and takes one product of features, as wide as the values. This one
- * works as it does, with blocks of logits that stay in the cache of a core. Products of small matrices are written here,
- * because what happens to a block of logits between two of them, bias, exponential, slope, gradient of the bias, is done
- * while it is in registers.
+ * Torch's fused kernel has no gradient for a bias and takes one product of features, as wide as the values. This kernel
+ * also works on blocks of logits that stay in the cache of a core. It has its own products of small matrices, so that
+ * the steps between two products (bias, exponential, slope, gradient of the bias) happen in registers.
  */
 
 #include "threads.h"
@@ -11,18 +10,17 @@
 
 #include <math.h>
 
-/* A tile of a product is MR rows of NR columns, which fills the registers. */
+/* A tile of a product has MR rows and NR columns, which fill the registers. */
 enum { MR = 6, NV = REGISTERS / 8, NR = W * NV };
-/* So many rows of a panel fit the innermost cache beside what is multiplied with them. More would fit where vectors are
- * short, but long sums lose digits, most of all sums of equal numbers. */
+/* DEPTH rows of a panel fit the innermost cache beside the rows that they are multiplied with. More would fit where
+ * vectors are short, but long sums lose digits, most of all sums of equal numbers. */
 enum { DEPTH = 128 };
-/* A block of logits, which stays in the cache of a core with all that is multiplied to make it, and with its slopes.
- * Multiples of MR and NR. Rows of a block do not lie a power of two apart: they would be in the same few places of the
- * cache. */
+/* A block of logits stays in the cache of a core, together with its slopes and the features that make it. ROWS is a
+ * multiple of MR and KEYS of NR. STRIDE is no power of two: rows would then share the same few places of the cache. */
 enum { ROWS = 132, KEYS = 512, STRIDE = KEYS + W };
 
-/* Rows of floats by example, head and place, in strides of floats; an axis that is shared has stride 0. Gradients that
- * several threads add to have a copy for each part of the rows, a split. */
+/* Rows describes floats by example, head and place, with strides in floats. An axis that is shared has stride 0.
+ * Gradients that several threads add to have a copy for each split, which is a part of the rows. */
 typedef struct {
     float *data;
     size batch, head, row, width, split;
@@ -31,24 +29,24 @@ typedef struct {
 /* library.py reads the structures that follow from this file. */
 typedef struct {
     size batch, heads, q, k, products, causal, threads;
-    const Rows *query, *key; /* for each product */
-    const float *scale;      /* of each product */
+    const Rows *query, *key; /* There is one for each product. */
+    const float *scale;      /* There is one for each product. */
     Rows value;
-    Rows bias;           /* no data: none */
-    Rows diagonals;      /* one number for each difference of key and query: rows overlap, the stride between them is -1 */
-    const float *weight; /* of the bias, for each head; NULL for 1 */
-    const size *first, *last; /* the keys of each example, NULL for all */
+    Rows bias;           /* Its data is NULL if there is no bias. */
+    Rows diagonals;      /* It has a number for each difference of key and query. Rows overlap; their stride is -1. */
+    const float *weight; /* It weighs the bias of each head; NULL means 1. */
+    const size *first, *last; /* They bound the keys of each example; NULL means all keys. */
     float *workspace;
-    /* Dropout: weights are kept whose random number is at most `limit`, and multiplied with `factor`; 1 drops nothing. */
+    /* Dropout keeps weights whose random number is at most `limit`, and multiplies them by `factor`. 1 drops none. */
     double factor;
     size limit, seed;
 } Problem;
 
 typedef struct {
     Rows result;
-    float *peaks; /* (batch, heads, q): the logarithm of the sum of exponentials of each row, or NULL */
-    /* The exponentials of each block and the peaks that these are relative to, or NULL. Where there are several
-     * products, it takes longer to compute them again than to read them. */
+    float *peaks; /* (B, H, Q) holds the logarithm of the sum of exponentials of each row; it may be NULL. */
+    /* These hold the exponentials of each block, and the peaks that they are relative to. They are NULL where computing
+     * the exponentials again takes no longer than reading them. */
     float *kept, *kept_peaks;
 } Forward;
 
@@ -56,16 +54,16 @@ typedef struct {
     Rows above, result;
     const float *peaks;
     float *kept, *kept_peaks;
-    size splits; /* parts of the rows, each with gradients of keys and values of its own */
-    const Rows *to_query, *to_key; /* for each product; no data: not wanted */
+    size splits; /* The rows have so many parts, each with its own gradients of keys and values. */
+    const Rows *to_query, *to_key; /* There is one for each product. A gradient without data is not wanted. */
     Rows to_value, to_bias, to_diagonals;
-    float *to_weight; /* (splits, heads) */
+    float *to_weight; /* Its shape is (splits, H). */
 } Backward;
 
-/* A digest of the sources that this was compiled from. */
+/* The digest names the sources that this was compiled from. */
 const char *const synthattn_source = SOURCE;
 
-/* The rows and keys of a block, and the floats from one of its rows to the next. */
+/* library.py reads the rows and keys of a block, and the floats from one of its rows to the next. */
 const size synthattn_block[] = {ROWS, KEYS, STRIDE};
 
 INLINE float *row_of(const Rows *rows, size b, size h, size r) {
@@ -78,9 +76,9 @@ INLINE float sum_of(vec x) {
     return total;
 }
 
-/* exp(x) for x <= 0, within two units of the last place; zero where it would be below the smallest numbers. */
+/* Returns exp(x) for x <= 0, within two units of the last place; zero where it would be below the smallest numbers. */
 INLINE vec exponential(vec x) {
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, which is in the lowest bits */
+    const float magic = 12582912.0f; /* Adding 1.5 * 2^23 rounds to an integer in the lowest bits. */
     vec shifted = x * 1.44269504088896341f + magic;
     vec n = shifted - magic;
     vec r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -91,12 +89,12 @@ INLINE vec exponential(vec x) {
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
     bits power = (bits)p + ((bits)shifted << 23);
-    return (vec)(power & ~(bits)(x < -86.5f)); /* NaN stays what it is */
+    return (vec)(power & ~(bits)(x < -86.5f)); /* NaN stays NaN. */
 }
 
 /* Products ------------------------------------------------------------------------------------------------------- */
 
-/* acc += A B for MR rows of A and the first columns, `wide` vectors, of a panel of B, whose rows follow each other. */
+/* Adds A B to acc, for MR rows of A and the first `wide` vectors of a panel of B, whose rows follow each other. */
 INLINE void multiply(vec acc[MR][NV], int wide, const float *a, size a_row, size a_step, const float *b, size depth) {
     for (size d = 0; d < depth; d++) {
         vec right[NV];
@@ -108,7 +106,7 @@ INLINE void multiply(vec acc[MR][NV], int wide, const float *a, size a_row, size
     }
 }
 
-/* C += A B for one panel of B. A may be read up to a whole tile. */
+/* Adds A B to C for one panel of B. It may read A up to a whole tile. */
 INLINE void add_panel(float *c, size c_row, size rows, int wide, const float *a, size a_row, size a_step, const float *b,
                       size depth) {
     for (size r = 0; r < rows; r += MR) {
@@ -116,13 +114,12 @@ INLINE void add_panel(float *c, size c_row, size rows, int wide, const float *a,
         float *tile = c + r * c_row;
         size count = least(MR, rows - r);
         multiply(acc, wide, a + r * a_row, a_row, a_step, b, depth);
-        /* Added at the end: a sum of sums loses fewer digits than one long sum. */
+        /* The tile is added at the end, because a sum of sums loses fewer digits than one long sum. */
         FOR_EACH(m, MR) FOR_EACH(v, wide) if (m < count) *(loose *)(tile + m * c_row + v * W) += acc[m][v];
     }
 }
 
-/* C += A B for so many columns, in panels of B that are `height` rows high; of the last, only the vectors that are
- * needed. */
+/* Adds A B to C, in panels of B that are `height` rows high. Of the last panel it computes the vectors needed. */
 INLINE void accumulate(float *c, size c_row, size rows, size columns, const float *a, size a_row, size a_step,
                        const float *b, size height, size depth) {
     for (size start = 0; start < depth; start += DEPTH) {
@@ -151,7 +148,7 @@ APART void transposed_times(float *c, size c_row, size rows, size columns, const
 
 /* Packing -------------------------------------------------------------------------------------------------------- */
 
-/* The columns [column, column + width) of panels of NR columns with `height` rows each; the rest is left alone. */
+/* Writes the columns [column, column + width) of panels of NR columns with `height` rows each. */
 static void pack_rows(float *to, size height, size column, const float *from, size row, size rows, size width,
                       float factor) {
     for (size c = 0; c < width;) {
@@ -163,7 +160,7 @@ static void pack_rows(float *to, size height, size column, const float *from, si
     }
 }
 
-/* Rows as the columns of panels: panel, feature, column. Missing columns of the last panel are zero. */
+/* Writes rows as the columns of panels: panel, feature, column. Missing columns of the last panel are zero. */
 static void pack_columns(float *to, size features, size feature, const float *from, size row, size rows, size width) {
     for (size start = 0; start < round_up(rows, NR); start += W) {
         float *target = to + start / NR * NR * features + feature * NR + start % NR;
@@ -179,27 +176,26 @@ static void pack_columns(float *to, size features, size feature, const float *fr
 
 /* Blocks of logits ----------------------------------------------------------------------------------------------- */
 
-/* Some rows and keys of one example and head. */
+/* A block is some rows and keys of one example and head. */
 typedef struct {
-    size b, h, row, rows, key, keys; /* keys are counted from the beginning of the example, padding included */
+    size b, h, row, rows, key, keys; /* Keys count from the start of the example, padding included. */
 } Block;
 
-/* The keys of an example. */
+/* An example has the keys from first_key up to last_key. */
 INLINE size first_key(const Problem *p, size b) { return p->first ? p->first[b] : 0; }
 INLINE size last_key(const Problem *p, size b) { return p->last ? p->last[b] : p->k; }
 
-/* How many keys of a block its row r may see. */
+/* Returns the number of keys of a block that its row r may see. */
 INLINE size seen_by(const Problem *p, const Block *at, size r) {
     return p->causal ? most(0, least(at->keys, at->row + r + 1 - at->key)) : at->keys;
 }
 
-/* Dropout: a random number for each weight, the hash of its place and the seed. It is computed where it is needed, so
- * that nothing is stored, and the backward pass finds what the forward pass dropped. dropout.py says the same in torch's
- * operations. */
+/* Dropout compares a random number for each weight, the hash of its place and the seed. The backward pass computes it
+ * again, so that nothing is stored. dropout.py does this in torch's operations. */
 
 INLINE int drops(const Problem *p) { return p->factor != 1; }
 
-/* A number for each row, which SplitMix64 makes of its place. */
+/* Returns a number for a row, which SplitMix64 makes of its place. */
 INLINE uint64_t row_hash(const Problem *p, size b, size h, size row) {
     uint64_t x = (uint64_t)p->seed + (uint64_t)((b * p->heads + h) * p->q + row + 1) * 0x9E3779B97F4A7C15u;
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
@@ -207,7 +203,7 @@ INLINE uint64_t row_hash(const Problem *p, size b, size h, size row) {
     return x ^ x >> 31;
 }
 
-/* All bits for the W columns from this one on that are kept, none for the others. */
+/* Returns all bits for each of W columns that is kept, from this one on, and no bits for the others. */
 INLINE bits kept_from(const Problem *p, uint64_t hash, size column) {
     bits x;
     FOR_EACH(i, W) x[i] = i;
@@ -219,25 +215,26 @@ INLINE bits kept_from(const Problem *p, uint64_t hash, size column) {
 
 INLINE vec masked(vec x, bits mask) { return (vec)((bits)x & mask); }
 
-/* What a thread works on. */
+/* Work is the memory of one thread. */
 typedef struct {
-    size features, f_pad, d_pad; /* of queries and keys; the same and the width of values, rounded up to panels */
-    float *block, *logits, *slopes; /* of a block; logits are there or among what is kept; what dropout left is there */
+    size features, f_pad, d_pad; /* They are the sum of all F, and that sum and D rounded up to panels. */
+    /* These hold a block. `logits` is `block` or memory that is kept. Dropout leaves its weights in `block`. */
+    float *block, *logits, *slopes;
     float *queries, *query_panels;
-    float *above, *above_panels; /* of its rows; in the forward pass, the result */
-    float *keys, *key_panels, *to_keys, *values, *to_values; /* of its keys; in the forward pass, of all */
-    float *to_queries, *all_sums;                            /* of all rows */
-    float factors[ROWS], sums[ROWS]; /* what exponentials must be multiplied with to be weights; sum_j P_j dP_j */
+    float *above, *above_panels; /* They hold the rows of a block; the forward pass has the result here. */
+    float *keys, *key_panels, *to_keys, *values, *to_values; /* They hold its keys; in the forward pass, all keys. */
+    float *to_queries, *all_sums;                            /* They hold all rows. */
+    float factors[ROWS], sums[ROWS]; /* They turn exponentials into weights; they hold sum_j P_j dP_j. */
     uint64_t hashes[ROWS];
 } Work;
 
 static float *take(float **rest, size number) {
     float *result = *rest;
-    *rest += round_up(number, 64); /* whole lines of the cache: vectors that lie across two of them are slow */
+    *rest += round_up(number, 64); /* Vectors across two lines of the cache are slow. */
     return result;
 }
 
-/* Divides memory up, and returns how much of it is used. */
+/* Divides memory up, and returns the number of floats that are used. */
 static size divide(const Problem *p, float *memory, int backward, Work *w) {
     float *start = memory;
     w->features = 0;
@@ -263,13 +260,13 @@ static size divide(const Problem *p, float *memory, int backward, Work *w) {
     return memory - start;
 }
 
-/* How many floats of workspace the threads need together. */
+/* Returns the floats of workspace that the threads need together. */
 size synthattn_workspace(const Problem *p, size backward) {
     Work nowhere;
     return divide(p, p->workspace, (int)backward, &nowhere) * p->threads;
 }
 
-/* What is kept of a block: how many blocks are before it, with one row of peaks each. */
+/* Returns the number of rows that are kept before a block, in whole blocks. */
 INLINE size place_of(const Problem *p, const Block *at) {
     size high = (p->q + ROWS - 1) / ROWS, wide = (p->k + KEYS - 1) / KEYS;
     size column = (at->key - first_key(p, at->b)) / KEYS;
@@ -297,8 +294,8 @@ static void pack_queries(const Problem *p, const Work *w, const Block *at) {
     }
 }
 
-/* The same part of MR rows of a table, NR columns wide; where `left` says so, only the first of these are there. A row
- * beyond the last, whose result nobody looks at, is read as the last. */
+/* A patch is a part of MR rows of a table, NR columns wide, of which the first `left` exist. A row beyond the last is
+ * read as the last; its result is dropped. */
 typedef struct {
     float *line[MR];
     size left;
@@ -311,7 +308,7 @@ INLINE Patch patch_of(const Rows *table, const Block *at, size r, size column) {
     return result;
 }
 
-/* Ask for it before the product that it is added to. */
+/* Prefetches a patch before the product that it is added to. */
 INLINE void expect(const Patch *patch) {
     FOR_EACH(m, MR) FOR_EACH(v, NR / 16) __builtin_prefetch(patch->line[m] + v * 16);
 }
@@ -323,7 +320,7 @@ INLINE void add_patch(vec acc[MR][NV], const Patch *patch, float weight) {
         FOR_EACH(m, MR) FOR_EACH(v, NV) acc[m][v] += weight * load(patch->line[m] + v * W, patch->left - v * W);
 }
 
-/* Q K^T + weight * bias + diagonals, or, where a peak for each row is given, the exponential of the difference. */
+/* Computes Q K^T + weight * bias + diagonals. Where peaks are given, it subtracts them and takes the exponential. */
 APART void logits_of(const Problem *p, const Work *w, const Block *at, const float *keys, const float *peaks) {
     float weight = p->weight ? p->weight[at->h] : 1.0f;
     for (size column = 0; column < at->keys; column += NR) {
@@ -351,7 +348,7 @@ APART void logits_of(const Problem *p, const Work *w, const Block *at, const flo
     }
 }
 
-/* No weight for keys that a row may not see, up to the end of the last panel. */
+/* Sets weights of keys that a row may not see to zero, up to the end of the last panel. */
 INLINE void clear_beyond(float *line, size seen, size keys) {
     size end = round_up(keys, NR);
     if (seen < end) memset(line + seen, 0, (size_t)(end - seen) * sizeof(float));
@@ -359,7 +356,7 @@ INLINE void clear_beyond(float *line, size seen, size keys) {
 
 /* Forward -------------------------------------------------------------------------------------------------------- */
 
-/* The highest of some logits and the peak so far; what is beyond the last one becomes minus infinity. */
+/* Returns the highest of some logits and the peak so far. It sets the rest of the last vector to minus infinity. */
 static float highest_of(float *line, size seen, float peak) {
     for (size i = seen; i < round_up(seen, W); i++) line[i] = -INFINITY;
     vec top = *(loose *)line;
@@ -372,14 +369,14 @@ static float highest_of(float *line, size seen, float peak) {
     return peak;
 }
 
-/* True if any of some logits is not a number. A peak does not tell: comparisons skip NaN. */
+/* Returns 1 if any of some logits is not a number. The peak cannot tell, because comparisons skip NaN. */
 static int has_nan(const float *line, size seen) {
     for (size i = 0; i < seen; i++)
         if (line[i] != line[i]) return 1;
     return 0;
 }
 
-/* Logits to exp(logits - peak); returns their sum. */
+/* Replaces logits by exp(logits - peak) and returns their sum. */
 static float exponentials_of(float *line, size seen, float peak) {
     vec total = {0};
     for (size i = 0; i < seen; i += W) {
@@ -390,7 +387,7 @@ static float exponentials_of(float *line, size seen, float peak) {
     return sum_of(total);
 }
 
-/* The same, and those that dropout leaves, which may go to the same place. */
+/* Does so with dropout. The exponentials that are kept go to `left`, which may be the same place. */
 static float dropped_exponentials_of(const Problem *p, float *line, float *left, size seen, float peak, uint64_t hash,
                                      size column) {
     vec total = {0};
@@ -403,18 +400,18 @@ static float dropped_exponentials_of(const Problem *p, float *line, float *left,
     return sum_of(total);
 }
 
-/* The exponentials of a block, relative to the peaks of its rows so far; what was found before follows these. */
+/* Computes the exponentials of a block relative to the peaks of its rows so far, and rescales earlier results. */
 static void soften(const Problem *p, const Work *w, const Block *at, float *peaks, float *totals) {
     for (size r = 0; r < at->rows; r++) {
         float *line = w->logits + r * STRIDE, *left = w->block + r * STRIDE;
         size seen = seen_by(p, at, r);
         float peak = seen > 0 ? highest_of(line, seen, peaks[r]) : peaks[r];
-        /* The bias forbids all keys until now, unless these logits are NaN, which the result must be then, too. */
+        /* The bias has forbidden all keys so far, unless a logit is NaN, which makes the result NaN. */
         if (peak == -INFINITY && !has_nan(line, seen)) seen = 0;
         if (seen > 0) {
             float total = drops(p) ? dropped_exponentials_of(p, line, left, seen, peak, w->hashes[r], at->key)
                                    : exponentials_of(line, seen, peak);
-            if (peak != peaks[r] && totals[r] != 0) { /* NaN, too, goes this way */
+            if (peak != peaks[r] && totals[r] != 0) { /* This is so for NaN, too. */
                 float factor = expf(peaks[r] - peak);
                 totals[r] *= factor;
                 for (size i = 0; i < w->d_pad; i++) w->above[r * w->d_pad + i] *= factor;
@@ -450,7 +447,7 @@ static void forward_rows(const Problem *p, const Forward *f, Work *w, size b, si
         }
         for (size r = 0; r < rows; r++) {
             float *target = row_of(&f->result, b, h, row + r), *line = w->above + r * w->d_pad;
-            float inverse = totals[r] == 0 ? 0 : (float)p->factor / totals[r]; /* a row without keys gives zeros */
+            float inverse = totals[r] == 0 ? 0 : (float)p->factor / totals[r]; /* A row without keys gives zeros. */
             for (size i = 0; i < p->value.width; i++) target[i] = inverse * line[i];
             /* Relative to infinity, all exponentials of a row without keys are zero. */
             if (f->peaks)
@@ -462,7 +459,7 @@ static void forward_rows(const Problem *p, const Forward *f, Work *w, size b, si
 typedef struct {
     const Problem *problem;
     const Forward *forward;
-    size parts, height; /* of the rows: into how many they are divided, and how many each has */
+    size parts, height; /* The rows have so many parts of this height. */
 } ForwardJob;
 
 static void run_forward(const void *data, size task, size end, size thread) {
@@ -479,7 +476,7 @@ static void run_forward(const void *data, size task, size end, size thread) {
 
 void synthattn_forward(const Problem *p, const Forward *f) {
     size pairs = p->batch * p->heads;
-    /* Few examples and heads for many threads: rows are divided, too. */
+    /* Rows are divided, too, where there are few examples and heads for many threads. */
     size parts = pairs % p->threads == 0 ? 1 : least((p->q + ROWS - 1) / ROWS, (4 * p->threads + pairs - 1) / pairs);
     ForwardJob job = {p, f, parts, round_up((p->q + parts - 1) / parts, ROWS)};
     run_one_by_one(run_forward, &job, pairs * parts, p->threads);
@@ -487,8 +484,8 @@ void synthattn_forward(const Problem *p, const Forward *f) {
 
 /* Backward ------------------------------------------------------------------------------------------------------- */
 
-/* dS = P * (dP - sum_j P_j dP_j), where dP = dY V^T is made here, and what the bias gets of it. Returns the gradient of
- * the weight of the bias. What is dropped gets no part of dP, and leaves only the weights that are kept in the block. */
+/* Computes dP = dY V^T, the slopes dS = P * (dP - sum_j P_j dP_j) and the gradient of the bias. Returns the gradient of
+ * its weight. With dropout, dropped weights get no part of dP, and the block is left with the weights that are kept. */
 INLINE double slopes(const Problem *p, const Backward *g, const Work *w, const Block *at, size split, int dropping) {
     float weight = p->weight ? p->weight[at->h] : 1.0f;
     size width = p->value.width;
@@ -534,7 +531,7 @@ APART double slopes_of(const Problem *p, const Backward *g, const Work *w, const
     return drops(p) ? slopes(p, g, w, at, split, 1) : slopes(p, g, w, at, split, 0);
 }
 
-/* Some rows of slopes to their diagonals: those of row m to the places from `to - m` on. */
+/* Adds some rows of slopes to their diagonals, row m from `to - m` on. */
 INLINE void add_diagonals(float *to, const float *slopes, size rows, size keys) {
     size column = 0;
     for (size m = 1; m < rows; m++)
@@ -556,8 +553,8 @@ APART void add_diagonals_of(const Backward *g, const Work *w, const Block *at, s
         add_diagonals(row_of(&g->to_diagonals, 0, at->h, at->row + r) + offset, w->slopes + r * STRIDE, 1, at->keys);
 }
 
-/* The gradient of the result, as the left-hand side of a product and as the right-hand side of another. The factors of
- * the weights are in it, so that these need not be touched. */
+/* Packs the gradient of the result as the left side of one product and the right side of another. It contains the
+ * factors of the weights, so that the weights stay as they are. */
 static void pack_above(const Problem *p, const Backward *g, Work *w, const Block *at) {
     size width = p->value.width;
     for (size r = 0; r < at->rows; r++) {
@@ -567,13 +564,13 @@ static void pack_above(const Problem *p, const Backward *g, Work *w, const Block
         w->sums[r] = w->factors[r] * w->all_sums[at->row + r];
         w->hashes[r] = row_hash(p, at->b, at->h, at->row + r);
     }
-    if (width == NR) /* a panel as it is */
+    if (width == NR) /* It is a panel as it is. */
         w->above_panels = w->above;
     else
         pack_rows(w->above_panels, at->rows, 0, w->above, width, at->rows, width, 1.0f);
 }
 
-/* The weights of a block, but for a factor for each row. */
+/* Computes the weights of a block, except for a factor for each row. */
 static void weights_of(const Problem *p, const Backward *g, Work *w, const Block *at) {
     const float *peaks = g->peaks + (at->b * p->heads + at->h) * p->q + at->row;
     if (g->kept) {
@@ -590,7 +587,7 @@ static void weights_of(const Problem *p, const Backward *g, Work *w, const Block
     }
 }
 
-/* sum_j P_j dP_j, which is the product of the result with its gradient. */
+/* Computes sum_j P_j dP_j, which is the product of the result with its gradient. */
 static void sum_rows(const Problem *p, const Backward *g, const Work *w, size b, size h, size from, size to) {
     size width = p->value.width;
     for (size row = from; row < to; row++) {
@@ -601,7 +598,7 @@ static void sum_rows(const Problem *p, const Backward *g, const Work *w, size b,
     }
 }
 
-/* Features of several products side by side, as the right-hand side of a product. */
+/* Packs the features of all products side by side, as the right side of a product. */
 static void pack_features(const Problem *p, const Rows *some, float *to, size b, size h, size row, size rows) {
     size column = 0;
     for (size i = 0; i < p->products; i++) {
@@ -610,7 +607,7 @@ static void pack_features(const Problem *p, const Rows *some, float *to, size b,
     }
 }
 
-/* Some rows of a gradient to where they belong; where all examples share them, they are added up. */
+/* Copies some rows of a gradient to their places. Rows that all examples share are added up. */
 static void put(const Rows *to, size split, size b, size h, size row, size rows, const float *from, size stride) {
     for (size r = 0; r < rows && to->data; r++) {
         float *target = row_of(to, b, h, row + r) + split * to->split;
@@ -622,7 +619,7 @@ static void put(const Rows *to, size split, size b, size h, size row, size rows,
     }
 }
 
-/* No gradient for keys that nobody looks at. */
+/* Sets the gradient of keys to zero that no query sees. */
 static void put_zeros(const Rows *to, size split, size b, size h, size row, size end) {
     for (; row < end && to->data && (b == 0 || to->batch != 0); row++)
         memset(row_of(to, b, h, row) + split * to->split, 0, (size_t)to->width * sizeof(float));
@@ -635,7 +632,7 @@ static double backward_example(const Problem *p, const Backward *g, Work *w, siz
         query_wanted |= g->to_query[i].data != NULL;
         key_wanted |= g->to_key[i].data != NULL;
     }
-    /* With dropout, the weights that are kept are found on the way. */
+    /* With dropout, computing the slopes also finds the weights that are kept. */
     int slope_wanted = query_wanted || key_wanted || g->to_bias.data || g->to_diagonals.data || g->to_weight || drops(p);
     size first = first_key(p, b), last = p->causal ? least(last_key(p, b), to) : last_key(p, b);
     double to_weight = 0;
@@ -688,7 +685,7 @@ typedef struct {
     const Backward *backward;
 } BackwardJob;
 
-/* A head is the work of one thread, or of one for each part of its rows: all that is added up is its own. */
+/* One thread does a head, or a part of its rows, so that no two threads add to the same sums. */
 static void run_backward(const void *data, size task, size end, size thread) {
     const BackwardJob *job = data;
     const Problem *p = job->problem;
@@ -711,7 +708,7 @@ void synthattn_backward(const Problem *p, const Backward *g) {
     run_one_by_one(run_backward, &job, p->heads * g->splits, p->threads);
 }
 
-/* Whether a table has changed --------------------------------------------------------------------------------------- */
+/* Digests -------------------------------------------------------------------------------------------------------- */
 
 enum { PIECES = 128, LINES = 4 };
 
@@ -746,8 +743,8 @@ static void run_digest(const void *data, size piece, size end, size thread) {
     }
 }
 
-/* Sums of the bits of a table, rotated at every step: a number for each column of vectors in each of PIECES pieces. A
- * change of one entry is always seen, others unless two changes in a column happen to cancel in 32 bits. */
+/* Sums the bits of a table, rotated at every step, for each column of vectors in each of PIECES pieces. It always sees
+ * a change of one entry, and others unless two changes in a column happen to cancel in 32 bits. */
 void synthattn_digest(const uint32_t *table, size number, size threads, uint32_t *sums) {
     DigestJob job = {table, number, sums};
     run_equal_shares(run_digest, &job, PIECES, threads);

@@ -11,8 +11,6 @@
 #include "threads.h"
 #include "vectors.h"
 
-#include <stddef.h>
-
 /* A tile has MR rows and NV vectors of columns. */
 enum { MR = 4 + REGISTERS / 8, NV = 1 + REGISTERS / 16, NR = W * NV };
 /* The depth of panels, and the rows of A and of C that are copied and computed at a time. */
@@ -57,12 +55,12 @@ APART void pack_left(float *to, const float *from, size row, size column, size r
 
 /* Tiles ---------------------------------------------------------------------------------------------------------- */
 
-/* Some rows and columns of C, with where their bias starts. */
+/* A part is some rows and columns of C, with the start of their bias. */
 typedef struct {
     float *data;
     const float *bias;
     size row, bias_row, bias_column, rows, columns;
-    int adds; /* to what is there */
+    int adds; /* The product is added to the numbers that are there. */
 } Part;
 
 /* Computes a tile of `rows` rows and `columns` columns, in so many vectors. */
@@ -94,7 +92,7 @@ INLINE void tile(Part c, size rows, size columns, int vectors, const float *a, s
 INLINE void panel(Part c, int vectors, const float *a, size a_row, size a_step, const float *b, size depth) {
     for (; c.rows > 0; c.rows -= MR, c.data += MR * c.row, a += MR * DEPTH) {
         if (vectors == NV && c.columns == NR && c.rows >= MR)
-            tile(c, MR, NR, NV, a, a_row, a_step, b, depth); /* without conditions */
+            tile(c, MR, NR, NV, a, a_row, a_step, b, depth); /* A whole tile needs no conditions. */
         else
             tile(c, least(MR, c.rows), c.columns, vectors, a, a_row, a_step, b, depth);
         if (c.bias) c.bias += MR * c.bias_row;
@@ -122,10 +120,10 @@ APART void panel_by_columns(Part c, const float *a, const float *b, size depth) 
 
 typedef struct {
     Gemm g;
-    size rows, columns, row_blocks, column_blocks; /* of each block, and how many of them */
+    size rows, columns, row_blocks, column_blocks; /* They are the size of each block, and the number of blocks. */
 } Plan;
 
-/* Where indices of an axis begin and end. */
+/* A range is the indices of an axis from `from` up to `to`. */
 typedef struct {
     size from, to;
 } Range;
@@ -152,7 +150,7 @@ static void multiply_packed(const Gemm *g, size n, Range rows, Range columns, Ra
         Range part = within_triangle(g, rows, some, depth);
         size number = part.to - part.from, skipped = part.from - depth.from;
         if (number <= 0) number = skipped = 0;
-        if (number == 0 && depth.from > 0) continue; /* the first time, it writes zeros */
+        if (number == 0 && depth.from > 0) continue; /* The first time, it writes zeros. */
         Part c = {.data = g->c.data + n * g->c.batch + rows.from * g->c.row + some.from,
                   .bias = g->bias ? g->bias + rows.from * g->bias_row + some.from * g->bias_column : NULL,
                   .row = g->c.row, .bias_row = g->bias_row, .bias_column = g->bias_column,

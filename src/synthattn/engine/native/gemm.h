@@ -15,18 +15,18 @@ enum { ROW, COLUMN, INNER, ALL = -1 };
 
 /* library.py reads both structures from this file. */
 typedef struct {
-    Matrix a, b, c;    /* the column of c is 1 */
-    const float *bias; /* for each row or column, or NULL */
+    Matrix a, b, c;    /* The column of c is 1. */
+    const float *bias; /* It has a number for each row or column; it may be NULL. */
     float *workspace;
-    size bias_row, bias_column; /* strides of the bias: 1 and 0, or 0 and 1 */
+    size bias_row, bias_column; /* The strides of the bias are 1 and 0, or 0 and 1. */
     size batch, rows, columns, depth, threads;
-    /* Triangles: only places count whose index along the axis `lesser` is at most that along the axis `greater`. Zeros
-     * outside may be multiplied, and results outside be computed or zero. ALL: every place counts. */
+    /* Only places count whose index along the axis `lesser` is at most that along the axis `greater`. Zeros outside may
+     * be multiplied, and results outside may be computed or zero. With ALL, every place counts. */
     size lesser, greater;
 } Gemm;
 
-/* The floats of workspace for each thread. */
+/* Returns the floats of workspace for each thread. */
 size synthattn_gemm_workspace(void);
 
-/* C = A B + bias. Every number of C is written. */
+/* Computes C = A B + bias. It writes every number of C. */
 void synthattn_gemm(const Gemm *g);

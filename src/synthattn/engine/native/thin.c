@@ -18,7 +18,7 @@ enum { LINE = 16 };
 /* A tile multiplies XR rows of X with WR rows of W. Its sums fill the registers. */
 enum { XR = 4, WR = 3 * REGISTERS / 16 };
 
-/* One step of sum_each. It adds the two halves of every line, and combines two lines of half length into one. */
+/* One step of sum_each adds the two halves of every line, and combines two lines of half length into one. */
 #define HALVE(half)                                                                                   \
     FOR_EACH(i, half) {                                                                               \
         ints low;                                                                                     \
@@ -101,7 +101,8 @@ static void run_thin(const void *data, size group, size end, size thread) {
     }
 }
 
-/* y = x w^T + bias, with x (rows, depth), w (columns, depth), y (rows, columns), all contiguous; bias may be NULL. */
+/* Computes y = x w^T + bias. All are contiguous: x (rows, depth), w (columns, depth), y (rows, columns). `bias` may be
+ * NULL. */
 void synthattn_thin(float *y, const float *x, const float *w, const float *bias, size rows, size columns, size depth,
                     size threads) {
     ThinJob job = {y, x, w, bias, rows, columns, depth};
@@ -135,8 +136,8 @@ static void run_rms_norm(const void *data, size row, size end, size thread) {
     }
 }
 
-/* y = x / sqrt(mean(x^2) + eps) * weight for each row; weight may be NULL. Each lane sums its own squares: short
- * sums lose fewer digits. */
+/* Computes y = x / sqrt(mean(x^2) + eps) * weight for each row; `weight` may be NULL. Each lane sums its own squares,
+ * because short sums lose fewer digits. */
 void synthattn_rms_norm(float *y, const float *x, const float *weight, float eps, size rows, size width, size threads) {
     NormJob job = {y, x, weight, eps, width};
     run_equal_shares(run_rms_norm, &job, rows, threads);

@@ -75,7 +75,8 @@ def _can_normalise(x: Tensor, weight: Tensor | None) -> bool:
 
 def thin_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Implement ``torch.ops.synthattn.thin_product``, for tensors of any strides."""
-    check_tensor("x", x), check_tensor("weight", weight)
+    check_tensor("x", x)
+    check_tensor("weight", weight)
     x, weight, bias = x.contiguous(), weight.contiguous(), None if bias is None else bias.contiguous()
     if not _can_multiply(x, weight, bias):
         raise ValueError(

@@ -1,7 +1,7 @@
 /* Vectors as wide as the registers of the processor that a kernel is compiled for.
  *
  * GCC and Clang compile the same source for several instruction sets. Letters stand for sizes in all kernels:
- *   B batch, H heads, Q queries, K keys, D width of a head; W floats in a vector.
+ *   B batch, H heads, Q queries, K keys, F width of queries and keys, D width of values; W floats in a vector.
  */
 
 #pragma once
@@ -69,7 +69,7 @@ INLINE vec shuffle(vec a, vec b, ints lanes) {
 #endif
 }
 
-/* W rows of W floats, transposed: interleaving the first half of the rows with the second, as often as 2 divides W. */
+/* Transposes W rows of W floats. It interleaves the first half of the rows with the second, as often as 2 divides W. */
 INLINE void transpose(vec lines[W]) {
     ints low, high;
     FOR_EACH(i, W) {
