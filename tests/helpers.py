@@ -1,6 +1,7 @@
 """Specs, sizes and comparisons that the tests share."""
 
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -108,6 +109,27 @@ def chunks_for_all(logits: int = 99) -> Iterator[None]:
             patch.setattr(thresholds, name, value)
         patch.setattr(memory_pool, "UNIT", 1)
         yield
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Let torch and the kernels use so many threads."""
+    saved = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(saved)
+
+
+def refused(message: str, whole: bool = False) -> Any:
+    """Expect a ValueError of one line that contains the message, or is the whole of it."""
+    around = "" if whole else r"[^\n]*"
+    return pytest.raises(ValueError, match=rf"\A{around}{re.escape(message)}{around}\Z")
+
+
+class Special(Tensor):
+    """A tensor of a class of its own, which only torch knows how to treat."""
 
 
 class Largest(TorchDispatchMode):

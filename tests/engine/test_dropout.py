@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers import call_of, make, needs_kernels, tokens
+from helpers import call_of, make, needs_kernels, threads, tokens
 from synthattn.engine import compiled, sdpa, thresholds
 from synthattn.engine.call import Call
 from synthattn.engine.native import kernel
@@ -189,21 +189,17 @@ def test_only_the_gradients_that_are_wanted(monkeypatch, frozen):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("threads", [2, 3, 5])
-def test_the_same_is_dropped_by_any_number_of_threads(threads):
+@pytest.mark.parametrize("number", [2, 3, 5])
+def test_the_same_is_dropped_by_any_number_of_threads(number):
     layer, x = make("dense+vanilla", torch.float32, 300, dropout=0.3), tokens(293, dtype=torch.float32)
 
     def run(number: int) -> list[Tensor]:
-        saved = torch.get_num_threads()
-        torch.set_num_threads(number)
-        try:
+        with threads(number):
             torch.manual_seed(5)
             y = layer(x, is_causal=True)
             return [y.detach(), *torch.autograd.grad(y.square().sum(), list(layer.parameters()))]
-        finally:
-            torch.set_num_threads(saved)
 
-    alone, together = run(1), run(threads)
+    alone, together = run(1), run(number)
     largest = max(float(t.abs().max()) for t in alone)  # the bias of keys has a gradient of zero but for rounding
     for one, other in zip(alone, together, strict=True):
         assert float((one - other).abs().max() / one.abs().max().clamp(min=1e-3 * largest)) < 1e-4

@@ -10,7 +10,7 @@ from test_native import assert_exact, ends, layer_and_exact
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers import SPECS, needs_kernels, tokens
+from helpers import SPECS, Special, needs_kernels, threads, tokens
 from synthattn import SyntheticAttention
 from synthattn.bench.products import products as executed
 from synthattn.engine import native, products, thresholds
@@ -91,15 +91,12 @@ def test_batches_of_any_shape(batch, rows, columns, depth, orders):
     assert torch.equal(gemm.multiply(a[0], b[0])[rows // 2 :], gemm.multiply(a[0, rows // 2 :], b[0]))
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 5])
-def test_threads_share_the_work(threads):
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_threads_share_the_work(number):
     a, b = torch.randn(3, 613, 300), torch.randn(3, 300, 411)
-    expected, saved = gemm.multiply(a, b), torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    expected = gemm.multiply(a, b)
+    with threads(number):
         assert torch.equal(gemm.multiply(a, b), expected)
-    finally:
-        torch.set_num_threads(saved)
 
 
 TRIANGLES = list(itertools.permutations(Axis, 2))
@@ -230,9 +227,6 @@ def declined(a: Tensor, b: Tensor, bias: Tensor | None = None) -> bool:
 
 
 def test_other_products_are_torchs(monkeypatch):
-    class Special(Tensor):
-        pass
-
     a, b = torch.randn(5, 7), torch.randn(7, 3)
     assert not declined(a, b)
     assert declined(a.double(), b.double())

@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers import Largest, call_of, chunks_for_all, make, needs_kernels, padding, tokens, with_gradients
+from helpers import (
+    Largest,
+    Special,
+    call_of,
+    chunks_for_all,
+    make,
+    needs_kernels,
+    padding,
+    threads,
+    tokens,
+    with_gradients,
+)
 from synthattn import reference
 from synthattn.bench.products import products
 from synthattn.engine import compiled, input_independent, native, plain, thresholds
@@ -262,28 +273,20 @@ def test_a_digest_sees_every_change():
     assert not same(-table)
     assert not same(table * 2)
     assert library.digest(table.mT) is None
-    saved = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
+    with threads(3):
         assert same(table)
-    finally:
-        torch.set_num_threads(saved)
 
 
-@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("number", [2, 3, 5])
 @pytest.mark.parametrize("spec", ["dense", "random+vanilla", "dense+vanilla"])
-def test_equals_the_equations_with_threads(taken, spec, threads):
+def test_equals_the_equations_with_threads(taken, spec, number):
     """Rows of a head are divided where there are more threads than heads, or none that share them evenly."""
     layer, exact = layer_and_exact(spec, max_length=293)
     known = {kind: exact_equations(spec, 293, kind) for kind in ("causal padded", "full")}
-    saved = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        assert (kernel._splits(3, threads) > 1) == (threads != 3)
+    with threads(number):
+        assert (kernel._splits(3, number) > 1) == (number != 3)
         for kind, equal in known.items():
             assert_exact(layer, exact, tokens(293), equal, **ends(293, kind))
-    finally:
-        torch.set_num_threads(saved)
     assert all(taken)
 
 
@@ -470,9 +473,6 @@ def test_what_the_kernel_cannot_do_goes_another_way(taken, monkeypatch):
     assert not run(key_padding_mask=holes)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert not run()
-
-    class Special(Tensor):
-        pass
 
     product = Product(torch.randn(1, 1, 2, 3).as_subclass(Special), torch.randn(1, 2, 3))
     assert compiled.attend(call_of(Logits((product, Bias(torch.zeros(1, 2, 2)))), torch.randn(1, 1, 2, 3))) is None

@@ -2,7 +2,6 @@
 
 import ctypes
 import math
-import re
 import shutil
 import subprocess
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from helpers import needs_kernels
+from helpers import needs_kernels, refused
 from synthattn.engine.native import library, thin
 from synthattn.engine.projection import project
 
@@ -139,10 +138,9 @@ def test_any_strides_are_read():
     ],
 )
 def test_attend_refuses(changes, message):
-    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+    with refused(message):
         OPS.attend(**arguments(**changes), trains=True)
-    assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with refused(message):
         OPS.attend_backward(**backward_arguments(**changes))
 
 
@@ -161,9 +159,8 @@ def test_attend_refuses(changes, message):
     ],
 )
 def test_the_gradient_refuses(changes, message):
-    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+    with refused(message):
         OPS.attend_backward(**backward_arguments(**changes))
-    assert "\n" not in str(caught.value)
 
 
 def test_products_and_norms_of_any_strides_equal_torch():
@@ -192,7 +189,7 @@ def test_products_and_norms_of_any_strides_equal_torch():
     ],
 )
 def test_products_refuse(given, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with refused(message):
         OPS.thin_product(*given)
 
 
@@ -206,7 +203,7 @@ def test_products_refuse(given, message):
     ],
 )
 def test_norms_refuse(given, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with refused(message):
         OPS.rms_norm(*given, 1e-6)
 
 
@@ -230,9 +227,8 @@ def test_norms_refuse(given, message):
     ],
 )
 def test_matrix_products_refuse(changes, message):
-    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+    with refused(message):
         OPS.matmul(**matrices(**changes))
-    assert "\n" not in str(caught.value)
 
 
 def matrices(**changes: Any) -> dict[str, Any]:
@@ -263,14 +259,16 @@ def test_a_projection_with_a_bias_of_another_length_is_told_by_torch(monkeypatch
 
 @torch.no_grad()
 def test_memory_that_is_gone_is_not_read():
-    x = torch.randn(4, 64)
-    x.untyped_storage().resize_(0)
-    with pytest.raises(ValueError, match="not empty"):
-        OPS.thin_product(x, torch.zeros(8, 64), None)
     for size in (0, 16):
-        value = torch.randn(B, H, K, D)
-        value.untyped_storage().resize_(size)
-        with pytest.raises(ValueError, match="value has too little memory for its shape: its storage was resized"):
+        x, value = torch.randn(4, 64), torch.randn(B, H, K, D)
+        for tensor in (x, value):
+            tensor.untyped_storage().resize_(size)
+        wrong = "has too little memory for its shape: its storage was resized"
+        with refused(f"x {wrong}"):
+            OPS.thin_product(x, torch.zeros(8, 64), None)
+        with refused(f"x {wrong}"):
+            OPS.rms_norm(x, None, 1e-6)
+        with refused(f"value {wrong}"):
             OPS.attend(**arguments(value=value), trains=False)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers import needs_kernels
+from helpers import Special, needs_kernels
 from synthattn.engine.native import thin
 from synthattn.engine.projection import project
 from synthattn.layers.rms_norm import RMSNorm
@@ -93,44 +93,19 @@ def test_no_number_is_lost():
     assert torch.equal(found.isinf(), expected.isinf())
 
 
-def hooked(projection, x):
-    projection.register_forward_hook(lambda module, inputs, output: output + 1)
-    return projection, x
+OTHERS = {
+    "hooked": lambda p, x: (p.register_forward_hook(lambda module, inputs, y: y + 1), (p, x))[1],
+    "in double": lambda p, x: (p.double(), x.double()),
+    "adapted": lambda p, x: (nn.Sequential(p, nn.ReLU()), x),
+    "transposed": lambda p, x: (setattr(p, "weight", nn.Parameter(p.weight.detach().mT.contiguous().mT)), (p, x))[1],
+    "with gaps": lambda p, x: (p, torch.randn(11, 1, 26)[..., ::2]),
+    "many": lambda p, x: (p, torch.randn(33, 1, 13)),
+    "none": lambda p, x: (p, torch.randn(0, 1, 13)),
+    "special": lambda p, x: (p, x.as_subclass(Special)),
+}
 
 
-def in_double(projection, x):
-    return projection.double(), x.double()
-
-
-def adapted(projection, x):
-    return nn.Sequential(projection, nn.ReLU()), x
-
-
-def transposed(projection, x):
-    projection.weight = nn.Parameter(projection.weight.detach().t().contiguous().t())
-    return projection, x
-
-
-def with_gaps(projection, x):
-    return projection, torch.randn(11, 1, 26)[..., ::2]
-
-
-def many(projection, x):
-    return projection, torch.randn(33, 1, 13)
-
-
-def none(projection, x):
-    return projection, torch.randn(0, 1, 13)
-
-
-def special(projection, x):
-    class Special(Tensor):
-        pass
-
-    return projection, x.as_subclass(Special)
-
-
-@pytest.mark.parametrize("change", [hooked, in_double, adapted, transposed, with_gaps, many, none, special])
+@pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
 def test_what_is_no_plain_projection_of_a_few_rows_is_called(taken, change):
     projection, x = change(nn.Linear(13, 29), torch.randn(11, 1, 13))
     with torch.no_grad():

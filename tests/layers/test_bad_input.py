@@ -1,12 +1,11 @@
 """A user's mistake gets one line that names what was wrong, the numbers, and the way out."""
 
-import re
 from typing import Any
 
 import pytest
 import torch
 
-from helpers import make, tokens
+from helpers import make, refused, tokens
 from synthattn import SyntheticAttention, parse
 from synthattn.layers import ProjectedMemory
 from synthattn.layers.light_convolution import LightConvolution
@@ -50,9 +49,8 @@ LAYER: dict[str, Any] = {"d_model": 12, "num_heads": 3, "attention": "random", "
     ],
 )
 def test_construction(change, message):
-    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+    with refused(message):
         SyntheticAttention(**(LAYER | change))
-    assert "\n" not in str(caught.value)
 
 
 X = torch.zeros(2, 5, 12)
@@ -147,9 +145,8 @@ X = torch.zeros(2, 5, 12)
 @pytest.mark.parametrize("training", [True, False])
 def test_call(arguments, message, training):
     layer = SyntheticAttention(**LAYER).train(training)
-    with pytest.raises(ValueError, match=re.escape(message)) as caught, torch.set_grad_enabled(training):
+    with refused(message), torch.set_grad_enabled(training):
         layer(**({"x": X} | arguments))
-    assert "\n" not in str(caught.value)
 
 
 KEYS, VALUES = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 5, 4)
@@ -170,7 +167,7 @@ KEYS, VALUES = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 5, 4)
 @pytest.mark.parametrize("spec", ["vanilla", "random+vanilla"])
 def test_projected_memory_of_another_layer(spec, keys, values, message):
     layer = SyntheticAttention(**{**LAYER, "attention": spec})
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with refused(message):
         layer(X, ProjectedMemory(keys, values))
 
 
