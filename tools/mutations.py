@@ -124,8 +124,8 @@ MUTATIONS = [
     Mutation(
         "cached weights outlive their parameters",
         f"{ENGINE}/cached_weights.py",
-        "current = entry is not None and entry.sources.is_current(sources)",
-        "current = entry is not None",
+        "current = known is not None and known.is_current(sources)",
+        "current = known is not None",
         "tests/engine/test_cached_weights.py",
     ),
     Mutation(

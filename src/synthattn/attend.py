@@ -6,7 +6,7 @@ lists them in the order in which they are asked:
 
 =================  ===================================================================================
 by_distance        logits that depend on the distance alone, for long inputs: linear in the length
-cached_weights       no logit depends on the input or needs a gradient: weights cached until parameters change
+cached_weights     no logit depends on the input or needs a gradient: weights cached until parameters change
 input_independent  no logit depends on the input: one product per head for the whole batch
 windowed           the logits are a local window
 compiled           products, and sums of them with biases: float32 on the CPU, where the kernel was compiled

@@ -32,32 +32,22 @@ class Mask:
 
     def within(self, windows: "list[Bool[Tensor, '*batch q k']]") -> "Mask":
         """Restrict the mask to the keys inside all local windows."""
-        if not windows:
-            return self
-        allowed = self.allowed_pairs
-        for window in windows:
-            window = window if window.dim() == 2 else window.unsqueeze(1)
-            allowed = window if allowed is None else allowed & window
-        return replace(self, allowed_pairs=allowed)
+        inside = (window if window.dim() == 2 else window.unsqueeze(1) for window in windows)
+        return replace(self, allowed_pairs=_all_of(self.allowed_pairs, *inside)) if windows else self
 
     def shared(self, q: int, k: int, device: torch.device) -> Bool[Tensor, "q k"] | None:
         """Return the conditions that hold for all examples in one tensor, or None if there are none."""
         causal = torch.ones(q, k, dtype=torch.bool, device=device).tril() if self.causal else None
-        if self.allowed_pairs is None or self.per_example:
-            return causal
-        return self.allowed_pairs if causal is None else self.allowed_pairs & causal
+        return _all_of(None if self.per_example else self.allowed_pairs, causal)
 
     def full(self, q: int, k: int, device: torch.device) -> Bool[Tensor, "#batch #heads #q k"] | None:
         """Return all conditions in one broadcastable tensor, or None if nothing is masked."""
-        parts = []
         shared = self.shared(q, k, device)
-        if shared is not None:
-            parts.append(shared[None, None])
-        if self.per_example:
-            parts.append(self.allowed_pairs)
-        if self.unpadded is not None:
-            parts.append(self.unpadded[:, None, None, :])
-        return reduce(and_, parts) if parts else None
+        return _all_of(
+            None if shared is None else shared[None, None],
+            self.allowed_pairs if self.per_example else None,
+            None if self.unpadded is None else self.unpadded[:, None, None, :],
+        )
 
     def added_to(
         self, bias: Float[Tensor, "*batch #heads #q k"] | None, value: Float[Tensor, "_ heads k width"], q: int
@@ -75,13 +65,12 @@ class Mask:
 
     def rows(self, examples: slice, rows: slice, end: int) -> "Mask":
         """Return the mask for some rows of some examples and the keys before ``end``."""
-        unpadded, allowed = self.unpadded, self.allowed_pairs
+        unpadded, allowed, past = self.unpadded, self.allowed_pairs, None
         if allowed is not None:
             allowed = (allowed[examples] if self.per_example and len(allowed) > 1 else allowed)[..., rows, :end]
         if self.causal:
             past = torch.arange(end, device="cpu") <= torch.arange(rows.start, rows.stop, device="cpu")[:, None]
-            allowed = past if allowed is None else allowed & past
-        return Mask(None if unpadded is None else unpadded[examples, :end], False, allowed)
+        return Mask(None if unpadded is None else unpadded[examples, :end], False, _all_of(allowed, past))
 
     def fill_empty_rows(self, q: int, k: int) -> "tuple[Mask, Bool[Tensor, '#batch #heads #q 1'] | None]":
         """Return a mask without empty rows, and the rows that were empty, or None if there were none.
@@ -137,8 +126,7 @@ def from_torch(
     if attn_mask is not None:
         allowed, bias = _from_attn_mask(attn_mask, *shape)
     if is_causal and offset > 0 and offset + 1 < k:  # otherwise the first query attends to all keys
-        past = torch.ones(q, k, dtype=torch.bool, device=device).tril(offset)
-        allowed = past if allowed is None else allowed & past
+        allowed = _all_of(allowed, torch.ones(q, k, dtype=torch.bool, device=device).tril(offset))
     return Mask(unpadded, is_causal and offset == 0, allowed), bias
 
 
@@ -159,6 +147,12 @@ def has_memory(tensor: Tensor) -> bool:
         return True
     last = tensor.storage_offset() + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     return (last + 1) * tensor.element_size() <= tensor.untyped_storage().nbytes()
+
+
+def _all_of(*conditions: Tensor | None) -> Tensor | None:
+    """Return what fulfils all conditions, or None if there are none."""
+    given = [condition for condition in conditions if condition is not None]
+    return reduce(and_, given) if given else None
 
 
 def _from_attn_mask(

@@ -38,7 +38,7 @@ MIXTURES = [s for s in SPECS if sum(t.name not in UNWEIGHTED for t in parse(s).t
 LENGTH_BOUND = [s for s in SPECS if make(s).max_length is not None]
 
 
-def masks(kind: str, q: int, k: int) -> dict[str, Any]:
+def all_masks(q: int, k: int) -> dict[str, dict[str, Any]]:
     generator = torch.Generator().manual_seed(5)
     forbidden = torch.rand(q, k, generator=generator) < 0.3
     per_example = torch.rand(BATCH, HEADS, q, k, generator=generator) < 0.3
@@ -54,22 +54,14 @@ def masks(kind: str, q: int, k: int) -> dict[str, Any]:
         "per example": {"attn_mask": per_example},
         "per head": {"attn_mask": per_example.flatten(0, 1)},
         "per example and all": {"attn_mask": per_example, "key_padding_mask": padding(k), "is_causal": True},
-    }[kind]
+    }
 
 
-KINDS = [
-    "none",
-    "causal",
-    "padded",
-    "causal and padded",
-    "shared bool",
-    "shared bool and padded",
-    "shared float",
-    "float with -inf",
-    "per example",
-    "per head",
-    "per example and all",
-]
+def masks(kind: str, q: int, k: int) -> dict[str, Any]:
+    return all_masks(q, k)[kind]
+
+
+KINDS = list(all_masks(LENGTH, LENGTH))
 
 
 @every_spec

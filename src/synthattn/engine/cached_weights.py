@@ -1,8 +1,5 @@
 """Backend: weights that depend on no input, kept between calls for as long as the parameters do not change."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -36,7 +33,7 @@ class WeightCache:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[bool, _Entry] = {}
+        self._entries: dict[bool, tuple[Tensor, Snapshot]] = {}
 
     def get(self, cacheable: CacheableLogits, call: Call) -> Float[Tensor, "heads q k"] | None:
         """Return weights for at least the size of a call; None where they must not be cached, or that does not pay."""
@@ -49,22 +46,18 @@ class WeightCache:
             return None
         if heads * q * k * thresholds.EXPONENTIALS_PER_COMPARISON < sum(t.numel() for t in sources):
             return None
-        entry = self._entries.get(causal)
-        current = entry is not None and entry.sources.is_current(sources)
-        height, width = entry.weights.shape[-2:] if entry is not None and current else (0, 0)
-        if entry is None or height < q or width < k:
+        weights, known = self._entries.get(causal, (None, None))
+        current = known is not None and known.is_current(sources)
+        height, width = weights.shape[-2:] if weights is not None and current else (0, 0)
+        if weights is None or height < q or width < k:
             # For the longest input so far: shorter ones read its corner. The snapshot is taken first and compared
             # afterwards, because another thread may load parameters in between.
             snapshot = Snapshot(sources)
             weights = _compute(cacheable, max(q, height), max(k, width), causal)
             if not snapshot.is_current(sources):
                 return None
-            entry = _Entry(weights, snapshot)
-            self._entries[causal] = entry
-        return entry.weights
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "WeightCache":
-        return WeightCache()
+            self._entries[causal] = weights, snapshot
+        return weights
 
     def __reduce__(self) -> tuple[type["WeightCache"], tuple[()]]:
         return WeightCache, ()
@@ -116,9 +109,3 @@ def _values(tensor: Tensor) -> Tensor:
     """Return the values, or a digest of a large table where there is a kernel for it."""
     found = digest(tensor) if tensor.numel() > thresholds.DIGESTED_ENTRIES else None
     return tensor.detach() if found is None else found
-
-
-@dataclass(frozen=True)
-class _Entry:
-    weights: Float[Tensor, "heads q k"]
-    sources: Snapshot

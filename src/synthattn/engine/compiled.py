@@ -112,13 +112,12 @@ def _takes(terms: Sequence[LogitTerm], value: Float[Tensor, "batch heads k width
     tensors = [value]
     for term in terms:
         if isinstance(term, Product):
-            fits = term.query.shape[-3] == value.shape[1] and (term.query.dim() == 3 or len(term.query) == len(value))
+            if term.query.shape[-3] != value.shape[1] or (term.query.dim() == 4 and len(term.query) != len(value)):
+                return False
             tensors += [term.query, term.key]
+        elif isinstance(term, Bias | ByDistance):
+            tensors.append(term.table if isinstance(term, Bias) else term.values)
         else:
-            fits = isinstance(term, Bias | ByDistance)
-            tensors += [term.table] if isinstance(term, Bias) else []
-            tensors += [term.values] if isinstance(term, ByDistance) else []
-        if not fits:
             return False
     # Only what is a piece of memory and nothing else.
     return all(

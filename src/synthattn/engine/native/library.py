@@ -16,7 +16,7 @@ from torch import Tensor
 
 FOLDER = Path(__file__).parent
 _TYPES: dict[str, Any] = {"void": None, "size": c_int64, "float": c_float, "double": c_double}
-_SOURCES = "".join(path.read_text() for path in sorted(FOLDER.glob("*.[ch]")))
+_SOURCES = "".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.[ch]")))
 _DECLARATIONS = re.sub(r"/\*.*?\*/", "", _SOURCES, flags=re.DOTALL)
 
 
