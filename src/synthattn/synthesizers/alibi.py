@@ -46,6 +46,4 @@ class Alibi(Term):
     """ALiBi has no options."""
 
     name: ClassVar[str] = "alibi"
-
-    def build(self, sizes: Sizes) -> AlibiSynthesizer:
-        return AlibiSynthesizer(sizes)
+    synthesizer = AlibiSynthesizer

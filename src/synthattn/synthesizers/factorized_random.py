@@ -26,6 +26,7 @@ class FactorizedRandomSynthesizer(Synthesizer):
     def __init__(self, sizes: Sizes, rank: int, std: float) -> None:
         super().__init__()
         self.max_length = sizes.require_max_length(self.name)
+        check_rank(rank, self.max_length)
         self.factor_std = (std**2 / rank) ** 0.25
         self.left = nn.Parameter(torch.empty(sizes.num_heads, self.max_length, rank))
         self.right = nn.Parameter(torch.empty(sizes.num_heads, self.max_length, rank))
@@ -71,13 +72,10 @@ class FactorizedRandom(Term):
     """
 
     name: ClassVar[str] = "factorized_random"
+    synthesizer = FactorizedRandomSynthesizer
     rank: int = 8
     std: float = 1.0
 
     def __post_init__(self) -> None:
         at_least_one(self.name, "rank", self.rank)
         positive(self.name, "std", self.std)
-
-    def build(self, sizes: Sizes) -> FactorizedRandomSynthesizer:
-        check_rank(self.rank, sizes.require_max_length(self.name))
-        return FactorizedRandomSynthesizer(sizes, self.rank, self.std)

@@ -6,7 +6,6 @@ from typing import ClassVar
 from torch import Tensor
 
 from synthattn.shapes import Float
-from synthattn.synthesizers.base import Sizes
 from synthattn.synthesizers.random import Random, RandomSynthesizer
 
 
@@ -27,6 +26,4 @@ class FixedRandom(Random):
     """Options of the fixed random synthesizer: ``std``, the standard deviation of the entries."""
 
     name: ClassVar[str] = "fixed_random"
-
-    def build(self, sizes: Sizes) -> FixedRandomSynthesizer:
-        return FixedRandomSynthesizer(sizes, self.std)
+    synthesizer = FixedRandomSynthesizer

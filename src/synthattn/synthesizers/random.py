@@ -52,10 +52,8 @@ class Random(Term):
     """Options of the random synthesizer: ``std``, the standard deviation of the initial entries."""
 
     name: ClassVar[str] = "random"
+    synthesizer = RandomSynthesizer
     std: float = 1.0
 
     def __post_init__(self) -> None:
         positive(self.name, "std", self.std)
-
-    def build(self, sizes: Sizes) -> RandomSynthesizer:
-        return RandomSynthesizer(sizes, self.std)

@@ -66,6 +66,7 @@ class Relative(Term):
     """
 
     name: ClassVar[str] = "relative"
+    synthesizer = RelativeSynthesizer
     buckets: int = 32
     distance: int = 128
     bidirectional: bool = True
@@ -80,6 +81,3 @@ class Relative(Term):
                 f"relative: distance must exceed the {exact} distances that have buckets of their own, "
                 f"got {self.distance}"
             )
-
-    def build(self, sizes: Sizes) -> RelativeSynthesizer:
-        return RelativeSynthesizer(sizes, self.buckets, self.distance, self.bidirectional)

@@ -10,7 +10,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,10 +25,11 @@ class Term:
     """One synthesizer and its options: a frozen dataclass whose fields are the options."""
 
     name: ClassVar[str]
+    synthesizer: ClassVar[Callable[..., Any]]
 
     def build(self, sizes: "Sizes") -> "Synthesizer":
-        """Build the synthesizer for a layer of these sizes."""
-        raise NotImplementedError
+        """Build the synthesizer for a layer of these sizes, from the options in their order."""
+        return self.synthesizer(sizes, *vars(self).values())
 
     def after_resize(self, synthesizer: "Synthesizer") -> "Term":
         """Return the term that builds this synthesizer with its sizes after ``resize_max_length``."""

@@ -56,6 +56,7 @@ class Toeplitz(Term):
     """
 
     name: ClassVar[str] = "toeplitz"
+    synthesizer = ToeplitzSynthesizer
     range: int = 128
     std: float = 1.0
 
@@ -63,6 +64,3 @@ class Toeplitz(Term):
         if not 1 <= self.range <= LARGEST_RANGE:
             raise ValueError(f"toeplitz: range must be from 1 to {LARGEST_RANGE}, got {self.range}")
         positive(self.name, "std", self.std)
-
-    def build(self, sizes: Sizes) -> ToeplitzSynthesizer:
-        return ToeplitzSynthesizer(sizes, self.range, self.std)

@@ -57,6 +57,4 @@ class Vanilla(Term):
     """The dot product has no options."""
 
     name: ClassVar[str] = "vanilla"
-
-    def build(self, sizes: Sizes) -> VanillaSynthesizer:
-        return VanillaSynthesizer(sizes)
+    synthesizer = VanillaSynthesizer
