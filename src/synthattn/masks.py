@@ -145,8 +145,10 @@ def has_memory(tensor: Tensor) -> bool:
     """Return True if the storage of a dense CPU tensor holds all of its entries. torch does not check this."""
     if tensor.numel() == 0:
         return True
-    last = tensor.storage_offset() + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size() <= tensor.untyped_storage().nbytes()
+    end = tensor.storage_offset() + 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        end += (size - 1) * stride
+    return end * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def _all_of(*conditions: Tensor | None) -> Tensor | None:

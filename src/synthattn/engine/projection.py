@@ -108,8 +108,10 @@ def as_feature_major(heads: Float[Tensor, "batch heads k width"]) -> Float[Tenso
     The transposed product of a projection makes this order, and the product with the weights keeps it, so that nothing
     is copied between two projections.
     """
+    if heads.shape[-2] == 1 or heads.shape[-1] == 1:  # both orders are one
+        return None
     features = heads.permute(1, 3, 0, 2)
-    return features.flatten(1, 2) if features.is_contiguous() and heads.shape[-2] > 1 < heads.shape[-1] else None
+    return features.flatten(1, 2) if features.is_contiguous() else None
 
 
 def _transposed_projection(projection: nn.Linear, tokens: Tensor, heads: int) -> Float[Tensor, "batch heads k width"]:

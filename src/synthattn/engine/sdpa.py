@@ -17,16 +17,16 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     batch, _, k, width = call.values.shape
     terms = call.logits.terms
     products = [term for term in terms if isinstance(term, Product) and not term.input_independent]
-    others = Logits(tuple(term for term in terms if not any(term is product for product in products)))
-    if len(products) != 1 or not all(isinstance(term, Product | Bias | ByDistance) for term in others.terms):
+    if len(products) != 1:
         return None
     (product,), on_cpu = products, call.values.device.type == "cpu"
-    if product.query.shape[-1] != width:
+    others = Logits(tuple(term for term in terms if term is not product))
+    if product.query.shape[-1] != width or not all(isinstance(t, Product | Bias | ByDistance) for t in others.terms):
         return None
     if on_cpu and not call.is_tracing and k < thresholds.FUSED_KEYS:
         return None
-    tensors, rebuild = second_order.take_apart(others)
     if others.terms:
+        tensors = second_order.take_apart(others)[0] if torch.is_grad_enabled() else []
         if call.is_tracing or (on_cpu and needs_grad(*tensors)):
             return None
         if on_cpu and _masks_examples(call.mask) and batch * call.logits_per_example >= thresholds.CHUNKED_LOGITS:
@@ -35,8 +35,9 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     mask, empty = call.mask.fill_empty_rows(call.q, k)
     bias = others.as_tensor() if others.terms else None
     result = _call_torch(product, bias, value, mask, call.dropout)
-    if call.dropout == 0.0:  # with dropout, only torch knows what was dropped
+    if result.requires_grad and call.dropout == 0.0:  # with dropout, only torch knows what was dropped
         scale = product.scale
+        tensors, rebuild = second_order.take_apart(others)
 
         def in_torch(query: Tensor, key: Tensor, value: Tensor, *rest: Tensor) -> Tensor:
             logits = Logits((Product(query, key, scale),)) + rebuild(rest)
@@ -52,7 +53,7 @@ def _masks_examples(mask: Mask) -> bool:
 
 def _call_torch(product: Product, bias: Tensor | None, value: Tensor, mask: Mask, dropout: float) -> Tensor:
     batch, heads = value.shape[:2]
-    query, key = (_for_every_head(t, batch, heads) for t in (product.query, product.key))
+    query, key = _for_every_head(product.query, batch, heads), _for_every_head(product.key, batch, heads)
     causal = bias is None and mask.causal and mask.unpadded is None and mask.allowed_pairs is None
     attn_mask = None if causal else mask.full(query.shape[-2], key.shape[-2], query.device)
     if bias is not None:

@@ -13,6 +13,11 @@ Activation = Literal["relu", "gelu", "silu", "gated-relu", "gated-gelu", "gated-
 FUNCTIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
+def drop(dropout: nn.Dropout, x: Tensor) -> Tensor:
+    """Return ``dropout(x)``; in evaluation without a call, of which a step of generation would make a dozen."""
+    return dropout(x) if dropout.training else x
+
+
 class FeedForward(nn.Module):
     """The layer ``W_2 f(W_1 x)``, or gated ``W_2 (f(W_1 x) * W_g x)`` (Shazeer 2020)."""
 
@@ -28,4 +33,4 @@ class FeedForward(nn.Module):
         hidden = self.function(project(self.up, x))
         if self.gate is not None:
             hidden = hidden * project(self.gate, x)
-        return project(self.down, self.dropout(hidden))
+        return project(self.down, drop(self.dropout, hidden))

@@ -1,5 +1,6 @@
 """Position embeddings: sinusoids and learned vectors."""
 
+import functools
 import math
 
 import torch
@@ -16,10 +17,22 @@ def sinusoid(at: Int[Tensor, "*axes"], width: int, dtype: torch.dtype) -> Float[
     half = width // 2
     # Half precision has too few digits for the angles of far positions.
     precise = torch.promote_types(dtype, torch.float32)
-    steps = torch.arange(half, dtype=precise, device=at.device) / max(half - 1, 1)
-    angles = at.unsqueeze(-1) * torch.exp(steps * -math.log(10_000.0))
+    compute = _frequencies if is_tracing(at) else _kept_frequencies
+    angles = at.unsqueeze(-1) * compute(half, precise, at.device)
     signal = torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
-    return nn.functional.pad(signal, (0, width - 2 * half))
+    return nn.functional.pad(signal, (0, 1)) if width % 2 else signal
+
+
+def _frequencies(half: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, " half"]:
+    steps = torch.arange(half, dtype=dtype, device=device) / max(half - 1, 1)
+    return torch.exp(steps * -math.log(10_000.0))
+
+
+@functools.lru_cache(maxsize=8)
+def _kept_frequencies(half: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, " half"]:
+    """Return the frequencies, which every step of generation needs, without computing them again."""
+    with torch.inference_mode(False):  # a tensor of inference mode could not take part in training later
+        return _frequencies(half, dtype, device)
 
 
 class SinusoidalPositions(nn.Module):

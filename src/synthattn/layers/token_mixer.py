@@ -113,7 +113,7 @@ class TokenMixer(nn.Module):
             if memory is None and memory_positions is not None:
                 raise ValueError("memory_positions was given without memory; use positions")
             layout = TokenLayout(key_padding_mask, attn_mask, is_causal, positions, memory_positions, offset)
-        elif any(given is not None for given in (key_padding_mask, attn_mask, positions, memory_positions)) or offset:
+        elif offset or (key_padding_mask, attn_mask, positions, memory_positions).count(None) < 4:
             raise ValueError("layout was given together with masks or positions; put all of them into the layout")
         self._check(x, memory, layout)
         return self.mix_tokens(x, memory, layout, position_bias, plain, need_weights)
@@ -149,11 +149,13 @@ class TokenMixer(nn.Module):
         if isinstance(memory, ProjectedMemory):
             key_width = self.key_width
             check_projected_memory(*memory, x.shape[0], self.num_heads, key_width, self.value_width)
-            memory = memory.values.select(1, 0)  # positions are one for each of its tokens
+            tokens = memory.values
         else:
             check_tokens("memory", memory, self.d_model)
-        if memory.shape[0] != x.shape[0]:
-            raise ValueError(f"x has {x.shape[0]} examples, memory has {memory.shape[0]}")
-        if memory.device != x.device:
-            raise ValueError(f"x is on {x.device}, memory is on {memory.device}")
-        check_positions("memory_positions", layout.memory_positions, memory)
+            tokens = memory
+        if tokens.shape[0] != x.shape[0]:
+            raise ValueError(f"x has {x.shape[0]} examples, memory has {tokens.shape[0]}")
+        if tokens.device != x.device:
+            raise ValueError(f"x is on {x.device}, memory is on {tokens.device}")
+        if layout.memory_positions is not None:  # one for each token; the values have an axis of heads as well
+            check_positions("memory_positions", layout.memory_positions, tokens if tokens.dim() == 3 else tokens[:, 0])

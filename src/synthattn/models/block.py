@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from synthattn.layers import ProjectedMemory, SyntheticAttention, TokenLayout, TokenMixer
-from synthattn.layers.feed_forward import FeedForward
+from synthattn.layers.feed_forward import FeedForward, drop
 from synthattn.models.compat import Cache, EncoderDecoderCache, GradientCheckpointingLayer
 from synthattn.shapes import Float
 
@@ -23,7 +23,7 @@ class PreNorm(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor | None]:
         y, weights = sublayer(self.norm(x))
-        return x + self.dropout(y), weights
+        return x + drop(self.dropout, y), weights
 
 
 class PostNorm(PreNorm):
@@ -31,7 +31,7 @@ class PostNorm(PreNorm):
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor | None]:
         y, weights = sublayer(x)
-        return self.norm(x + self.dropout(y)), weights
+        return self.norm(x + drop(self.dropout, y)), weights
 
 
 class Block(GradientCheckpointingLayer):

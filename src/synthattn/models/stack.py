@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from synthattn.layers import TokenLayout
+from synthattn.layers.feed_forward import drop
 from synthattn.layers.positions import LearnedPositions, SinusoidalPositions
 from synthattn.logits import Logits
 from synthattn.models.block import Block
@@ -108,8 +109,9 @@ class Stack(nn.Module):
         # The cache keeps the positions that earlier calls were given.
         cached = layer_with_positions(past_key_values)
         earlier = getattr(cached, "positions", None) if offset else None
-        own = token_layout(attention_mask, position_ids, batch, length, offset, earlier, longest=self.longest)
-        own = replace(own, is_causal=self.layers[0].causal and own.attn_mask is None)
+        layers, longest = self.layers, self.longest
+        own = token_layout(attention_mask, position_ids, batch, length, offset, earlier, longest=longest)
+        own = replace(own, is_causal=layers[0].causal and own.attn_mask is None)
         if cached is not None:
             cached.positions = own.memory_positions
         other = None
@@ -118,10 +120,9 @@ class Stack(nn.Module):
             if beams > 1:
                 memory, memory_mask = memory[::beams], None if memory_mask is None else memory_mask[::beams]
             source = memory.shape[1]
-            other = token_layout(memory_mask, None, memory.shape[0], source, 0, prefix="encoder_", longest=self.longest)
+            other = token_layout(memory_mask, None, memory.shape[0], source, 0, prefix="encoder_", longest=longest)
             other = cross_layout(own, other, length, beams, x.device)
         bias = {int(heads): self._bias(heads, x, own) for heads in self.relative}
-        layers = self.layers
         has_cross = any(block.cross_attention is not None for block in layers)
         collector = OutputCollector(output_hidden_states, output_attentions, output_attentions and has_cross)
 
@@ -145,7 +146,7 @@ class Stack(nn.Module):
         x, ponder_cost = self.run_layers(
             x, signal, own.key_padding_mask, run, collector, complete=past_key_values is not None
         )
-        last: Any = self.dropout(self.norm(x))
+        last: Any = drop(self.dropout, self.norm(x))
         collector.add_hidden_state(last)
         return StackOutput(
             last_hidden_state=last,
@@ -169,7 +170,7 @@ class Stack(nn.Module):
 
         ``signal`` holds position embeddings. If ``complete``, no layer is left out, so that a cache is filled.
         """
-        x = self.dropout(x if signal is None else x + signal)
+        x = drop(self.dropout, x if signal is None else x + signal)
         for depth in range(len(self.blocks)):
             collector.add_hidden_state(x)
             x = run(x, depth)
