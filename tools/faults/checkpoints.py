@@ -260,7 +260,7 @@ class Campaign:
 def _train(folder: Path, seed: int) -> None:
     """Train until all checkpoints are written, and stop before the model is written."""
 
-    def stopped(*arguments: Any) -> None:
+    def stopped(self: Any, trainer: Any, prepared: Any) -> None:
         raise OSError("stopped")
 
     one_run = run_module._Run  # pyright: ignore[reportPrivateUsage]

@@ -102,6 +102,7 @@ def _relative(config: SynthesizerConfig, blocks: list[Block], causal: bool) -> d
     """Build one table of position biases for each number of heads among the layers that read it."""
     if config.positions != "relative":
         return {}
-    term = Relative(config.relative_buckets, config.relative_distance, bidirectional=not causal)
+    term = Relative(config.relative_buckets, config.relative_distance, bidirectional=not causal)  # checks the sizes
+    options = vars(term).values()
     readers = {block.attention.num_heads for block in blocks if block.attention.takes_position_bias}
-    return {heads: term.build(Sizes(config.d_model, heads, 1, None)) for heads in sorted(readers)}
+    return {heads: RelativeSynthesizer(Sizes(config.d_model, heads, 1, None), *options) for heads in sorted(readers)}

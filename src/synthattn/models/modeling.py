@@ -248,7 +248,7 @@ class SynthesizerModel(SynthesizerPreTrainedModel):
             ponder_cost=torch.stack(costs).sum() if costs else None,
         )
 
-    def _shown(self, output_attentions: bool | None, output_hidden_states: bool | None) -> dict[str, bool]:
+    def _shown(self, output_attentions: bool | None, output_hidden_states: bool | None) -> dict[str, Any]:
         """Return options of a stack, which come from the configuration where they are None."""
         config = self.config
         return {
@@ -511,7 +511,7 @@ class _EncoderWithHead(_ModelWithHead):
         ``labels`` are the tokens to fill in, -100 where there is none; or classes, and numbers where ``num_labels=1``.
         ``options`` are ``output_attentions``, ``output_hidden_states`` and options of the loss.
         """
-        inputs = {"input_ids": input_ids, "position_ids": position_ids, "inputs_embeds": inputs_embeds}
+        inputs: dict[str, Any] = {"input_ids": input_ids, "position_ids": position_ids, "inputs_embeds": inputs_embeds}
         return self._predict(labels, options, attention_mask=attention_mask, **inputs)
 
 
