@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from synthattn.compare.cluster import find_executor
 from synthattn.compare.compare import compare as run_comparison
 from synthattn.compare.comparison import FILE as COMPARISON
 from synthattn.compare.comparison import Comparison, load_comparison
@@ -121,6 +122,9 @@ def compare(
     jobs: int | None = None,
     threads: int | None = None,
     control: bool = False,
+    executor: str = "local",
+    address: str | None = None,
+    gpus: float | None = None,
     output: str | Path | None = None,
     resume: str | Path | None = None,
     progress: bool = True,
@@ -147,7 +151,7 @@ def compare(
     Returns:
         The answer, the table, the report and the models.
     """
-    seconds = None if budget is None else seconds_of(budget)
+    seconds, made_by = None if budget is None else seconds_of(budget), find_executor(executor, address, gpus)
     if resume is not None:
         comparison, folder = load_comparison(Path(resume)), Path(resume)
     else:
@@ -160,7 +164,14 @@ def compare(
     shown, close = displays(not progress)
     try:
         found = run_comparison(
-            comparison, folder, shown, resume=resume is not None, jobs=jobs, budget=seconds, command="synthattn.compare"
+            comparison,
+            folder,
+            shown,
+            command="synthattn.compare",
+            resume=resume is not None,
+            jobs=jobs,
+            budget=seconds,
+            executor=made_by,
         )
     finally:
         close()

@@ -51,6 +51,22 @@ def test_every_kind_of_damage_is_found(tmp_path: Path):
     assert damage(folder) == f"lacks {WEIGHTS}"
 
 
+def test_folders_in_a_checkpoint_are_sealed(tmp_path: Path):
+    folder = made(tmp_path, 3, sealed=False)
+    inner = folder / "optimizer_0"
+    inner.mkdir()
+    for name in ("__0_0.distcp", SEAL):
+        (inner / name).write_bytes(b"shard")
+    seal(folder)
+    assert damage(folder) is None
+    (inner / "__0_0.distcp").write_bytes(b"sharp")
+    assert damage(folder) == "has a damaged optimizer_0/__0_0.distcp"
+    (inner / "__0_0.distcp").unlink()
+    assert damage(folder) == "lacks optimizer_0/__0_0.distcp"
+    checkpoints.remove(folder)
+    assert not folder.exists()
+
+
 @given(st.integers(0, 96), st.integers(0, 7))
 @limits(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_one_wrong_bit_is_found(tmp_path: Path, place: int, bit: int):

@@ -45,6 +45,13 @@ Set = Annotated[
     typer.Option("--set", help="Any setting: training.warmup=500, model.d_model=128; may be given several times."),
 ]
 Jobs = Annotated[int | None, typer.Option(help="Runs at the same time; by default as many as cores and memory allow.")]
+Executor = Annotated[str, typer.Option(help="What makes the runs: local, or ray for a cluster that is running.")]
+Address = Annotated[
+    str | None, typer.Option(help="Ray cluster that this machine belongs to: auto or HOST:PORT.", show_default=False)
+]
+Gpus = Annotated[
+    float | None, typer.Option(help="Part of an accelerator for each run on a cluster; by default 1, if there are any.")
+]
 Output = Annotated[Path | None, typer.Option(help="The folder for all results; by default a new one in runs/.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -128,6 +135,9 @@ def compare(
     overrides: Set = None,
     jobs: Jobs = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each run; by default so that all cores work.")] = None,
+    executor: Executor = "local",
+    address: Address = None,
+    gpus: Gpus = None,
     budget: Annotated[
         str | None, typer.Option(help="Time for everything, such as 30min or 2h; it decides the number of steps.")
     ] = None,
@@ -143,8 +153,9 @@ def compare(
     from synthattn.cli import compare as verb
 
     code = verb.run(
-        config, options, overrides or [], attention, seeds, control, jobs, threads, budget, output, resume, quiet
-    )
+        config, options, overrides or [], attention, seeds, control, jobs, threads, budget, output, resume, quiet,
+        executor, address, gpus,
+    )  # fmt: skip
     raise typer.Exit(code)
 
 
@@ -339,12 +350,19 @@ def reproduce(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Print parameters, operations and hours of each row without training.")
     ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at the same time; by default one, on a cluster all that fit.")
+    ] = (None),
+    executor: Executor = "local",
+    address: Address = None,
+    gpus: Gpus = None,
     quiet: Quiet = False,
 ) -> None:
     """Reproduce a table of the paper: published numbers, own numbers, and which claims hold."""
     from synthattn.cli import reproduce as verb
 
-    raise typer.Exit(verb.run(table, scale, data, rows, seeds, output, work, resume, show, estimate, quiet))
+    made_by = jobs, executor, address, gpus
+    raise typer.Exit(verb.run(table, scale, data, rows, seeds, output, work, resume, show, estimate, quiet, *made_by))
 
 
 @app.command()

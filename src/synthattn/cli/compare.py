@@ -12,6 +12,7 @@ from rich.console import Console
 
 from synthattn.cli.command import command
 from synthattn.cli.specs import split
+from synthattn.compare.cluster import find_executor
 from synthattn.compare.compare import compare
 from synthattn.compare.comparison import Comparison, load_comparison
 from synthattn.compare.forecast import seconds_of
@@ -42,13 +43,20 @@ def run(
     output: Path | None,
     resume: Path | None,
     quiet: bool,
+    executor: str = "local",
+    address: str | None = None,
+    gpus: float | None = None,
 ) -> int:
+    made_by = find_executor(executor, address, gpus)
     seconds = None if budget is None else seconds_of(budget)
     if resume is not None:
         others = (*options.values(), config, attention, seeds, threads, budget, output)
         given = any(value is not None for value in others)
         if given or overrides or control:
-            raise ValueError(f"--resume takes all settings from {resume}; leave the other options out, but for --jobs")
+            raise ValueError(
+                f"--resume takes all settings from {resume}; leave the other options out, but for --jobs and those of "
+                "--executor"
+            )
         comparison, folder = load_comparison(resume), resume
     else:
         said = {name for name, value in options.items() if value is not None}
@@ -68,11 +76,13 @@ def run(
     try:
         data = comparison.settings.data
         beside = published(data.task, data.source)
-        results = compare(comparison, folder, shown, command(), resume is not None, beside, jobs, seconds)
+        results = compare(comparison, folder, shown, command(), resume is not None, beside, jobs, seconds, made_by)
     except (Stopped, KeyboardInterrupt):
         close()
-        again = f"synthattn compare --resume {shlex.quote(str(folder))}"
-        text = f"stopped; all that was done is in {folder}. Go on with: {again}"
+        words = ["synthattn", "compare", "--resume", str(folder)]
+        words += [] if address is None else ["--executor", executor, "--address", address]
+        words += [] if gpus is None else ["--gpus", f"{gpus:g}"]
+        text = f"stopped; all that was done is in {folder}. Go on with: {shlex.join(words)}"
         SafeConsole(stderr=True).print(text, soft_wrap=True)
         return 130
     finally:

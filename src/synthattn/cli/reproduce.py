@@ -6,14 +6,18 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
+
 from synthattn.cli.specs import split
-from synthattn.compare import executors
-from synthattn.compare.plan import PlannedRun, Study, plan
+from synthattn.compare.cluster import find_executor
+from synthattn.compare.execution import processes
+from synthattn.compare.plan import PlannedRun, Study
+from synthattn.compare.schedule import Executor, unfinished
 from synthattn.messages import suggestion
 from synthattn.paper import cost, publish, table1
 from synthattn.paper.publish import COMPUTED
 from synthattn.paper.recipes import SCALES, TABLES, Scale, recipe
-from synthattn.paper.runs import Folders, execution
+from synthattn.paper.runs import Folders, plan_source
 from synthattn.paper.terminal import show, show_table1
 from synthattn.terminal import SafeConsole
 from synthattn.training.memory import keep_memory
@@ -37,7 +41,18 @@ def run(
     only_show: bool,
     estimate: bool,
     quiet: bool,
+    jobs: int | None = None,
+    executor: str = "local",
+    address: str | None = None,
+    gpus: float | None = None,
 ) -> int:
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, got {jobs}")
+    made_by = find_executor(executor, address, gpus)
+    if processes() > 1 and (executor != "local" or jobs is not None):
+        raise ValueError("processes of torchrun make every run together; leave --jobs and --executor out")
+    if executor == "local":
+        jobs = jobs or 1
     if table != ALL and table not in (*TABLES, *COMPUTED):
         raise ValueError(f"there is no table {table!r}{suggestion(table, [*TABLES, *COMPUTED, ALL])}")
     if scale not in SCALES:
@@ -59,7 +74,7 @@ def run(
         keep_memory()
         folders = Folders(output, work, data)
         chosen = [recipe(name, _scale(scale), data) for name in trained if wanted[name] or not rows]
-        code = _run(table, chosen, folders, wanted, seeds, resume, quiet)
+        code = _run(table, chosen, folders, wanted, seeds, resume, quiet, made_by, jobs)
         if code:
             if MAIN:
                 publish.publish(output, trained)
@@ -109,21 +124,22 @@ def _run(
     seeds: int | None,
     resume: bool,
     quiet: bool,
+    executor: Executor,
+    jobs: int | None,
 ) -> int:
     shown, close = displays(quiet or not MAIN)
-    tasks: list[executors.Task] = []
+    source = plan_source(chosen, folders, rows, seeds)
+    tasks = source.tasks(shown)
     for study in chosen:
-        maker = execution(study, folders, shown)
-        every = list(plan(study, rows[study.name], seeds))
-        new = [run for run in every if not maker.done(run)]
-        begun = any(folders.run(run).exists() for run in new)
+        every = [task for task in tasks if task[1].study.name == study.name]
+        new = unfinished(every)
+        begun = any(folders.run(run).exists() for _, run in new)
         # Of several processes the first may have begun already when another looks.
         if MAIN and new and not resume and (begun or len(new) < len(every)):
             raise ValueError(
                 f"{len(every) - len(new)} of {len(every)} runs of {study.name} are in {folders.results} already; "
                 "go on with --resume, or name another --output and --work"
             )
-        tasks += ((maker, run) for run in every)
 
     def announce(number: int, total: int, run: PlannedRun) -> None:
         if MAIN and not quiet:
@@ -133,8 +149,10 @@ def _run(
     # Outside of training there is nothing to save, and a scheduler's signal is as good as Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        executors.execute(tasks, announce)
-        executors.measure(tasks)
+        threads = torch.get_num_threads() if jobs == 1 else executor.usual_threads(jobs or len(tasks))
+        jobs = jobs or executor.usual_jobs(None, threads)
+        executor.execute(tasks, source, jobs, threads, announce, lambda: None)
+        executor.measure(tasks, source, threads, lambda done, total: None)
     except (Stopped, KeyboardInterrupt):
         close()
         words = ["synthattn", "reproduce", table, "--scale", chosen[0].scale, "--resume"]

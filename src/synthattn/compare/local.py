@@ -21,8 +21,10 @@ class Local:
     def usual_threads(self, runs: int) -> int:
         return max(1, cores() // runs) if not torch.cuda.is_available() else torch.get_num_threads()
 
-    def usual_jobs(self, expected: Forecast, threads: int) -> int:
+    def usual_jobs(self, expected: Forecast | None, threads: int) -> int:
         """Return how many runs are made at the same time: as many as cores and memory allow, one per accelerator."""
+        if expected is None:
+            return 1
         if torch.cuda.is_available():
             return torch.cuda.device_count()
         if expected.training(1) < WORTH_PROCESSES:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -67,11 +68,11 @@ class SentDisplay(Display):
         return True
 
 
-def show(execution: Execution, shown: Display | None, event: dict[str, Any]) -> Display | None:
+def show(display: Callable[[str], Display], shown: Display | None, event: dict[str, Any]) -> Display | None:
     """Show a message of a run, and return the display that shows the next one."""
     name, values = next(iter(event.items()))
     if name == "display":
-        return execution.display(*values)
+        return display(*values)
     if name in ("note", "step", "scored", "close") and shown is not None:
         getattr(shown, name)(*values)
     return shown

@@ -47,8 +47,8 @@ class Executor(Protocol):
         """Return the threads of a run with which as many runs as there are keep all cores busy."""
         ...
 
-    def usual_jobs(self, expected: Forecast, threads: int) -> int:
-        """Return how many runs are made at the same time unless the user says so."""
+    def usual_jobs(self, expected: Forecast | None, threads: int) -> int:
+        """Return how many runs are made at the same time unless the user says so; None: nothing was timed."""
         ...
 
     def forecast(self, execution: Execution, prepared: Prepared, threads: int) -> Forecast:

@@ -158,7 +158,7 @@ class _Pool:
             worker.task = worker.display = None
             self.schedule.ended(task, name)
         else:
-            worker.display = show(task[0], worker.display, event)
+            worker.display = show(task[0].display, worker.display, event)
 
     def _replace(self, worker: _Worker) -> None:
         """Let another worker continue the run of one that has died."""

@@ -45,12 +45,12 @@ def remove(folder: Path) -> None:
 
 
 def seal(folder: Path) -> None:
-    """Mark a checkpoint as complete, after its files are on the disk."""
+    """Mark a checkpoint as complete, after its files, and those of folders in it, are on the disk."""
     content = {}
     sync(folder)
-    for file in sorted(folder.iterdir()):
-        if file.name != SEAL:
-            content[file.name] = [file.stat().st_size, _checksum(file)]
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and file != folder / SEAL:
+            content[file.relative_to(folder).as_posix()] = [file.stat().st_size, _checksum(file)]
     write_text(folder / SEAL, json.dumps(content))
 
 

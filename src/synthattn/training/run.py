@@ -377,6 +377,11 @@ def check_hardware(training: TrainingSettings) -> None:
     """Raise an error for options that this machine cannot use, or that would slow it down."""
     if training.shard and not torch.cuda.is_available():
         raise ValueError("training.shard needs accelerators; on CPUs every process has the whole model, leave it out")
+    if not training.shard and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):
+        raise ValueError(
+            "accelerate was told to shard the model, which synthattn has to know; leave FSDP out of accelerate's "
+            "configuration (--use_fsdp), and give --set training.shard=true"
+        )
     if training.precision == "bf16" and not torch.cuda.is_available() and not _has_fast_bf16():
         raise ValueError(
             "precision=bf16 would be many times slower than fp32 on this processor, which has no AMX; use fp32"

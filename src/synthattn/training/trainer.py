@@ -22,6 +22,10 @@ from synthattn.training import checkpoints
 from synthattn.training.prepare import Prepared
 from synthattn.training.settings import Settings, TrainingSettings
 
+SHARDED = {"transformer_layer_cls_to_wrap": ["Block"], "state_dict_type": "FULL_STATE_DICT"}
+"""How a sharded model is split, and how it is saved: whole. Torch reads shards with pickle, and a checkpoint of shards
+could be neither averaged nor scored."""
+
 
 class Diverged(ValueError):  # noqa: N818 (the name says what happened)
     """Raised when the loss is no longer finite."""
@@ -79,7 +83,7 @@ def training_arguments(training: TrainingSettings, run: Path, **intervals: Any) 
         # The first process scores alone, while the others wait for it in the next run, if there is one.
         ddp_timeout=6 * 60 * 60,
         fsdp=training.shard or None,  # pyright: ignore[reportArgumentType] (its annotation is older than its meaning)
-        fsdp_config={"transformer_layer_cls_to_wrap": ["Block"]} if training.shard else None,
+        fsdp_config=SHARDED if training.shard else None,
         average_tokens_across_devices=True,
         **intervals,
     )
