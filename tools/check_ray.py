@@ -99,7 +99,7 @@ def comparison(folder: Path) -> Comparison:
     settings = {
         "data": {"source": str(folder / "data"), "task": "classification", "tokenizer": "words", "vocab_size": 130},
         "model": {"preset": "tiny"},
-        "training": {"steps": 240, "batch_tokens": 128, "warmup": 1} | often,
+        "training": {"steps": 160, "batch_tokens": 128, "warmup": 1} | often,
     }
     return Comparison(from_dict(settings), ("vanilla", "random"), threads=1)
 

@@ -2,8 +2,8 @@
 
     python -m tools.check_sharding
 
-Takes a minute or two. accelerate shards on accelerators only. Here it is told to do so on CPUs, too. All that follows is
-what the Trainer does with FSDP2, with gloo. Sharded runs must have the losses and the weights of one
+Takes a minute or two. accelerate shards on accelerators only; here it is told to do so on CPUs, too. All that follows
+is what the Trainer does with FSDP2, with gloo. Sharded runs must have the losses and the weights of one
 process, whichever weights are kept, and also when they were stopped and resumed.
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from test_compare import data, tiny  # noqa: F401 (a fixture)
-from test_workers import scores, weights
+from test_workers import FUSED_KEYS, scores, weights
 
 from synthattn.compare import cluster
 from synthattn.compare.cluster import RayCluster, find_executor
@@ -18,7 +18,11 @@ from synthattn.compare.compare import compare
 from synthattn.compare.comparison import Comparison
 from synthattn.compare.forecast import Forecast, ModelTimes
 from synthattn.compare.local import Local
+from synthattn.compare.plan import plan
 from synthattn.compare.records import load as load_record
+from synthattn.engine import thresholds
+from synthattn.paper.recipes import recipe
+from synthattn.paper.runs import Folders, plan_source
 from synthattn.training.progress import Display
 from synthattn.training.run import Stopped
 
@@ -90,6 +94,12 @@ class FakeRay(types.ModuleType):
 
     def cancel(self, reference: int, force: bool = False) -> None:
         self.cancelled.append(reference)
+
+
+@pytest.fixture(autouse=True)
+def _thresholds_of_users(monkeypatch):
+    """Undo what other tests need: what is made once for all tests of this file was made without it."""
+    monkeypatch.setattr(thresholds, "FUSED_KEYS", FUSED_KEYS)
 
 
 @pytest.fixture
@@ -302,6 +312,17 @@ def test_mistakes_are_one_line(data, ray, tmp_path, monkeypatch):  # noqa: F811
     assert refused(data, place, RayCluster("auto")) == "cannot join the Ray cluster at auto: nobody there"
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "pip install 'synthattn[ray]'" in refused(data, place, RayCluster("auto"))
+
+
+def test_the_tables_of_the_paper_are_opened_elsewhere(tmp_path):
+    study = recipe("glue", "tiny")
+    folders = Folders(tmp_path / "results", tmp_path / "work")
+    wanted = {"glue": [study.parts[0].rows[1].key]}
+    source = plan_source([study], folders, wanted, 1)
+    there = cluster.PlanSource(source.function, json.loads(json.dumps(source.arguments)))
+    found = there.tasks(lambda label: Display())
+    assert [run for _, run in found] == list(plan(study, wanted["glue"], 1))
+    assert {made.places for made, _ in found} == {folders}
 
 
 def test_room_of_a_cluster(ray):

@@ -325,7 +325,8 @@ class RayCluster:
                     self._check_shared(folder, machines)
                 finally:
                     if new:  # a folder in which nothing was begun stays empty
-                        folder.rmdir()
+                        with contextlib.suppress(OSError):
+                            folder.rmdir()
                 self._checked.add(folder)
 
     def _check_shared(self, folder: Path, machines: Sequence[Machine]) -> None:
@@ -417,7 +418,7 @@ def _make(source: PlanSource, threads: int, name: str, messages: str) -> tuple[s
     with _interruptible(), threads_of_torch(threads), open(messages, "w", encoding="utf-8") as file:
         channel = Channel(file)
         try:
-            tasks = source.tasks(lambda label: SentDisplay(channel, label))
+            tasks = source.tasks(lambda label: SentDisplay(channel, label, seconds=1.0))
             return make(*next(task for task in tasks if name_of(task[1]) == name))
         except (Stopped, KeyboardInterrupt):
             return ("stopped",)
