@@ -31,14 +31,14 @@ KEEP = ("last", "best", "average")
 
 
 def settings(folder: Path, **changes: Any) -> Settings:
-    often = {"log_every": 1, "evaluate_every": 2, "save_every": 2, "epsilon": 1e-5}
+    often = {"log_every": 1, "evaluate_every": 2, "epsilon": 1e-5}
     return from_dict(
         {
             "data": {
                 "source": str(folder / "data"),
                 "task": "language-modeling",
                 "tokenizer": "words",
-                "vocab_size": 90,
+                "vocab_size": 130,
             },
             "model": {"preset": "tiny", "attention": "random+vanilla"},
             "training": {"steps": STEPS, "batch_tokens": 96, "accumulation": 2, "warmup": 2} | often,

@@ -16,7 +16,7 @@ from synthattn.compare import cluster
 from synthattn.compare.cluster import RayCluster, find_executor
 from synthattn.compare.compare import compare
 from synthattn.compare.comparison import Comparison
-from synthattn.compare.forecast import Forecast, ModelTimes
+from synthattn.compare.forecast import Forecast
 from synthattn.compare.local import Local
 from synthattn.compare.plan import plan
 from synthattn.compare.records import load as load_record
@@ -114,6 +114,13 @@ def ray(monkeypatch):
     return made
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """Leave out what one test is enough for: timing and measuring."""
+    monkeypatch.setattr(cluster, "_forecast", lambda *arguments: Forecast({}, 1, 4, 1, None, 1, 0))
+    monkeypatch.setattr(cluster, "_measure", lambda *arguments: None)
+
+
 @pytest.fixture(scope="module")
 def alone(data, tmp_path_factory):  # noqa: F811
     folder = tmp_path_factory.mktemp("alone") / "new"
@@ -162,7 +169,7 @@ def test_runs_of_a_cluster_are_those_of_this_machine(data, ray, alone, tmp_path)
     assert not [path for path in (tmp_path / "new").rglob("*") if "shared" in path.name or "messages" in path.name]
 
 
-def test_a_task_that_dies_is_started_again(data, ray, alone, tmp_path):  # noqa: F811
+def test_a_task_that_dies_is_started_again(data, ray, alone, quick, tmp_path):  # noqa: F811
     deaths = []
 
     def die_twice(name: str, arguments: tuple[Any, ...]) -> None:
@@ -175,7 +182,7 @@ def test_a_task_that_dies_is_started_again(data, ray, alone, tmp_path):  # noqa:
     assert weights(tmp_path / "new") == weights(alone)
 
 
-def test_a_run_whose_task_always_dies_is_given_up(data, ray, tmp_path):  # noqa: F811
+def test_a_run_whose_task_always_dies_is_given_up(data, ray, quick, tmp_path):  # noqa: F811
     def die(name: str, arguments: tuple[Any, ...]) -> None:
         if name == "_make" and "random" in arguments[2]:
             raise RayError("The worker died unexpectedly.\nCheck the log.")
@@ -188,7 +195,7 @@ def test_a_run_whose_task_always_dies_is_given_up(data, ray, tmp_path):  # noqa:
     assert [name for name, _ in ray.asked].count("_make") == 5
 
 
-def test_divergence_is_a_result(data, ray, tmp_path):  # noqa: F811
+def test_divergence_is_a_result(data, ray, quick, tmp_path):  # noqa: F811
     compare(comparison(data, learning_rate=1e30), tmp_path / "new", executor=RayCluster("auto"))
     found = [load_record(file).record for file in (tmp_path / "new" / "runs").glob("*.json")]
     assert [one.status for one in found] == ["failed", "failed"]
@@ -196,8 +203,9 @@ def test_divergence_is_a_result(data, ray, tmp_path):  # noqa: F811
     assert [name for name, _ in ray.asked].count("_make") == 2
 
 
-def test_an_interrupt_lets_all_runs_save(data, ray, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(ray, "wait", lambda references, **options: ([], references))
+def test_an_interrupt_lets_all_runs_save(data, ray, quick, tmp_path, monkeypatch):  # noqa: F811
+    wait = ray.wait
+    monkeypatch.setattr(ray, "wait", lambda found, **options: ([], found) if len(found) > 1 else wait(found))
 
     def interrupt(label: str) -> Display:
         if label == "vanilla":
@@ -205,13 +213,10 @@ def test_an_interrupt_lets_all_runs_save(data, ray, tmp_path, monkeypatch):  # n
         return Display()
 
     executor = RayCluster("auto")
-    executor.forecast = lambda execution, prepared, threads: Forecast(  # type: ignore[method-assign]
-        {"vanilla": ModelTimes(1, 1, 1, 1)}, 1, 4, 1, None, 1, 0
-    )
     executor._checked.add(tmp_path / "new" / "runs")
     with pytest.raises(KeyboardInterrupt):
         compare(comparison(data), tmp_path / "new", interrupt, executor=executor)
-    assert ray.cancelled == [0, 1]
+    assert ray.cancelled == [1, 2]  # the forecast was the first task
     assert not list((tmp_path / "new").rglob("*.messages"))
 
 

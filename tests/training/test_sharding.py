@@ -19,6 +19,8 @@ from two_processes import WORLD, in_two_processes
 
 from model_helpers import DECODING, ENCODING, KINDS, config, ids, labels_for
 from synthattn.models.block import Block
+from synthattn.training.run import train
+from synthattn.training.settings import Settings
 
 pytestmark = pytest.mark.unchecked
 
@@ -139,3 +141,15 @@ def test_a_sharded_model_learns_the_same(case, sharded):
     worst = max(float(difference.abs().max()) for difference in differences)
     print(f"{worst:.1e}")
     assert worst < TOLERANCE
+
+
+def test_sharding_that_only_accelerate_knows_of_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ValueError, match=r"leave FSDP out of .* and give --set training.shard=true$"):
+        train(Settings(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_sharding_on_a_processor_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"^training.shard needs accelerators"):
+        train(Settings().changed(training__shard=True), tmp_path / "run")

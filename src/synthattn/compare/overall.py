@@ -42,6 +42,8 @@ class Overall:
             return
         self.done[label] = part
         total = sum(self.seconds.values())
+        if not total:  # no model could be timed
+            return
         behind = sum(self.seconds[name] * done for name, done in self.done.items())
         passed = time.monotonic() - self.began
         # Little has been seen at first: trust what was expected then, and what was seen later.
