@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from synthattn.cli import reproduce
 from synthattn.compare.cluster import RayCluster
 from synthattn.compare.compare import compare
 from synthattn.compare.comparison import Comparison
@@ -107,6 +108,14 @@ def comparison(folder: Path) -> Comparison:
 def check(folder: Path, nodes: Nodes) -> None:
     expected = made(folder / "local", None)
     same(made(folder / "ray", RayCluster(ADDRESS)), expected)
+    table = folder / "table"
+    done = reproduce.run("lm1b", "tiny", None, "random", 1, table, folder / "work", False, False, False, True,
+                         executor="ray", address=ADDRESS)  # fmt: skip
+    kept = [load_record(path) for path in table.rglob("*.json.xz")]
+    assert done == 0
+    assert len(kept) > 1
+    assert all(one.record.status == "done" and one.measured for one in kept)
+    print(f"reproduce: {len(kept)} runs", flush=True)
     try:
         compare(comparison(folder), folder / "hidden" / "new", executor=RayCluster(ADDRESS))
     except ValueError as error:
