@@ -53,8 +53,9 @@ def shard_on_cpus() -> None:
     def begun(self: Any, *args: Any, fsdp_plugin: Any = None, **options: Any) -> None:
         begin(self, *args, fsdp_plugin=fsdp_plugin, **options)
         if fsdp_plugin is not None:
-            self.distributed_type = DistributedType.FSDP
             self.fsdp_plugin = fsdp_plugin
+        if self.__dict__.get("fsdp_plugin") is not None:  # each further call begins with the kind of the processes
+            self.distributed_type = DistributedType.FSDP
 
     AcceleratorState.__init__ = begun
     run.check_hardware = lambda training: None
