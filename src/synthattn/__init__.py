@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from synthattn import compare  # a package that can be called
-    from synthattn.api import evaluate, generate, open_comparison, train
+    from synthattn.api import evaluate, export, generate, open_comparison, train
     from synthattn.convert import attention_layers, from_pretrained, replace_attention, restore
     from synthattn.layers import SyntheticAttention
     from synthattn.synthesizers import Spec, parse
@@ -26,6 +26,7 @@ __all__ = [
     "attention_layers",
     "compare",  # pyright: ignore[reportUnsupportedDunderAll] (a package)
     "evaluate",
+    "export",
     "from_pretrained",
     "generate",
     "open_comparison",
@@ -41,6 +42,7 @@ _MODULES = {
     "SyntheticAttention": "synthattn.layers",
     "attention_layers": "synthattn.convert",
     "evaluate": "synthattn.api",
+    "export": "synthattn.api",
     "from_pretrained": "synthattn.convert",
     "generate": "synthattn.api",
     "open_comparison": "synthattn.api",

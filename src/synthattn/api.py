@@ -1,11 +1,13 @@
-"""The verbs of the command as Python functions: ``compare``, ``train``, ``evaluate`` and ``generate``."""
+"""The verbs of the command as functions: ``compare``, ``train``, ``evaluate``, ``generate`` and ``export``."""
 
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from synthattn.compare.choose import choose_run, with_chosen_start
 from synthattn.compare.cluster import find_executor
 from synthattn.compare.compare import compare as run_comparison
 from synthattn.compare.comparison import FILE as COMPARISON
@@ -18,9 +20,11 @@ from synthattn.compare.results import load as load_results
 from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import LEAD
 from synthattn.data.in_memory import as_source
-from synthattn.messages import suggestion
+from synthattn.messages import printable, suggestion
 from synthattn.synthesizers import FAMILY
 from synthattn.training.answering import Answerer
+from synthattn.training.export import Exported
+from synthattn.training.export import export as export_model
 from synthattn.training.gather import DEMO, gather, new_folder
 from synthattn.training.memory import keep_memory
 from synthattn.training.model import load, load_tokenizer_of
@@ -212,7 +216,8 @@ def train(
     else:
         source = None if data is None else as_source(data)
         given = {"data.task": task, "data.source": source, "model.attention": attention}
-        chosen = gather(None, _options(settings, given), [])
+        chosen, said = with_chosen_start(gather(None, _options(settings, given), []))
+        _say(said)
         folder = Path(output) if output is not None else new_folder("train", chosen.data.task)
     keep_memory()
     shown = display(folder.name, not progress)
@@ -220,31 +225,66 @@ def train(
     return TrainedRun(folder, found.scores)
 
 
-def evaluate(model: str | Path, data: Any = None, **settings: Any) -> Mapping[str, Mapping[str, Any]]:
+def evaluate(
+    model: str | Path, data: Any = None, *, run: str | None = None, **settings: Any
+) -> Mapping[str, Mapping[str, Any]]:
     """Score a run or a saved model, and return value, interval and definition of each metric.
 
     Args:
-        model: the folder of a run or of a model.
+        model: the folder of a run, of a model or of a comparison.
         data: other data than the run's own, as in :func:`compare`.
+        run: the run of a comparison, such as ``"random-0"``; by default the best one.
         **settings: settings of the data and the evaluation, such as ``evaluation__beams=4`` and ``data__task``.
     """
     options = _options(settings, {"data.source": None if data is None else as_source(data)})
-    return score_saved(Path(model), options, None, quiet=True)[0]
+    return score_saved(_chosen(model, run), options, None, quiet=True)[0]
 
 
 def generate(
-    model: str | Path, texts: Sequence[str], *, beams: int = 1, temperature: float = 0.0, batch: int = 32
+    model: str | Path,
+    texts: Sequence[str],
+    *,
+    run: str | None = None,
+    beams: int = 1,
+    temperature: float = 0.0,
+    batch: int = 32,
 ) -> Iterator[str]:
     """Yield the answer of a trained model to each text: a translation, a continuation, a class.
 
     Args:
-        model: the folder of a run or of a model.
+        model: the folder of a run, of a model or of a comparison.
         texts: inputs of the model's task.
+        run: the run of a comparison, such as ``"random-0"``; by default the best one.
         beams: width of beam search; 1 is greedy.
         temperature: of sampling, for models that continue a text; 0 takes the most likely token.
         batch: number of texts that are answered together.
     """
-    yield from Answerer(Path(model), EvaluationSettings(beams=beams), temperature).answers(texts, batch)
+    yield from Answerer(_chosen(model, run), EvaluationSettings(beams=beams), temperature).answers(texts, batch)
+
+
+def export(
+    model: str | Path, form: str = "torch", output: str | Path | None = None, *, run: str | None = None
+) -> Exported:
+    """Export a trained model as one file, which is kept only if its outputs equal the model's.
+
+    Args:
+        model: the folder of a run, of a model or of a comparison.
+        form: ``"torch"`` for a ``.pt2`` file of torch.export, ``"onnx"`` for ONNX.
+        output: the file; by default ``model.pt2`` or ``model.onnx`` in the folder.
+        run: the run of a comparison, such as ``"random-0"``; by default the best one.
+    """
+    return export_model(_chosen(model, run), form, None if output is None else Path(output))
+
+
+def _chosen(model: str | Path, run: str | None) -> Path:
+    place, said = choose_run(Path(model), run)
+    _say(said)
+    return place
+
+
+def _say(text: str) -> None:
+    if text:
+        print(f"synthattn: {printable(text)}", file=sys.stderr)
 
 
 def _options(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,13 @@ Gpus = Annotated[
     float | None, typer.Option(help="Part of an accelerator for each run on a cluster; by default 1, if there are any.")
 ]
 Output = Annotated[Path | None, typer.Option(help="The folder for all results; by default a new one in runs/.")]
+What = Annotated[
+    Path,
+    typer.Argument(help="The folder of a run, a saved model or a comparison.", metavar="WHAT", show_default=False),
+]
+Run = Annotated[
+    str | None, typer.Option(help="The run of a comparison, such as random-0; by default the one that scores best.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -165,7 +172,9 @@ def train(
     data: Data = None,
     attention: Annotated[str | None, typer.Option(help="Attention of all layers, such as 'random+vanilla'.")] = None,
     preset: Preset = None,
-    start: Annotated[str | None, typer.Option(help="Start from the weights of this saved model.")] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Start from the weights of this saved model, run or comparison (its best run).")
+    ] = None,
     steps: Steps = None,
     tokens: Tokens = None,
     minutes: Minutes = None,
@@ -198,7 +207,7 @@ def evaluate(
     what: Annotated[
         Path,
         typer.Argument(
-            help="The folder of a run or a saved model, or a file with one prediction per line.",
+            help="The folder of a run, a saved model or a comparison, or a file with one prediction per line.",
             metavar="WHAT",
             show_default=False,
         ),
@@ -209,6 +218,7 @@ def evaluate(
     split: Split = None,
     limit: Limit = None,
     beams: Beams = None,
+    run: Run = None,
     vectors: Annotated[
         str | None, typer.Option(help="Word vectors for embedding metrics; the model's own by default.")
     ] = None,
@@ -220,17 +230,16 @@ def evaluate(
     options = _options(locals())
     from synthattn.cli import evaluate as verb
 
-    raise typer.Exit(verb.run(what, options, output, quiet, as_json))
+    raise typer.Exit(verb.run(what, options, run, output, quiet, as_json))
 
 
 @app.command()
 def generate(
-    what: Annotated[
-        Path, typer.Argument(help="The folder of a run or a saved model.", metavar="WHAT", show_default=False)
-    ],
+    what: What,
     file: Annotated[
         Path | None, typer.Argument(help="Texts, one per line; standard input by default.", show_default=False)
     ] = None,
+    run: Run = None,
     beams: Annotated[int, typer.Option(help="Width of beam search; 1 is greedy.")] = 1,
     max_new_tokens: Annotated[int | None, typer.Option(help="Maximum tokens of an answer.")] = None,
     temperature: Annotated[
@@ -244,7 +253,26 @@ def generate(
     """Answer texts line by line: translate, summarise, reply, classify, or continue them."""
     from synthattn.cli import generate as verb
 
-    raise typer.Exit(verb.run(what, file, beams, max_new_tokens, batch, temperature, seed, raw))
+    raise typer.Exit(verb.run(what, run, file, beams, max_new_tokens, batch, temperature, seed, raw))
+
+
+@app.command()
+def export(
+    what: What,
+    form: Annotated[str, typer.Option("--format", help="torch (a .pt2 file of torch.export) or onnx.")] = "torch",
+    run: Run = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The file; by default model.pt2 or model.onnx in the folder.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Export a trained model as one file, after a check that it gives the same outputs.
+
+    ONNX needs more packages: pip install 'synthattn\[onnx]'.
+    """
+    from synthattn.cli import export as verb
+
+    raise typer.Exit(verb.run(what, form, run, output, quiet))
 
 
 @app.command()

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from synthattn.cli.choose import chosen
 from synthattn.data.files import LONGEST_RECORD, broken
 from synthattn.messages import printable
 from synthattn.training.answering import Answerer
@@ -13,6 +14,7 @@ from synthattn.training.settings import EvaluationSettings
 
 def run(
     what: Path,
+    name: str | None,
     file: Path | None,
     beams: int,
     max_new_tokens: int | None,
@@ -28,6 +30,7 @@ def run(
         raise ValueError(f"--temperature must be at least 0, got {temperature:g}")
     if file is None and sys.stdin.isatty():
         batch = 1  # a typed line is answered at once
+    what = chosen(what, name, quiet=False)
     settings = EvaluationSettings(beams=beams, max_new_tokens=max_new_tokens)
     for answer in Answerer(what, settings, temperature, seed, raw).answers(_lines(file), batch):
         line = answer.replace("\n", " ")

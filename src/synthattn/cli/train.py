@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from synthattn.cli import scores
+from synthattn.cli.choose import say
 from synthattn.cli.command import command
+from synthattn.compare.choose import with_chosen_start
 from synthattn.terminal import SafeConsole
 from synthattn.training.gather import gather, new_folder
 from synthattn.training.memory import keep_memory
@@ -31,7 +33,8 @@ def run(
             raise ValueError(f"--resume takes all settings from {resume}; leave the other options out")
         settings, folder = saved_settings(resume), resume
     else:
-        settings = gather(config, options, overrides)
+        settings, said = with_chosen_start(gather(config, options, overrides))
+        say(said, quiet)
         folder = output or _agreed(settings.data.task)
     keep_memory()
     main = int(os.environ.get("RANK", "0")) == 0

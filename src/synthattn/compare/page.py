@@ -156,10 +156,11 @@ def _costs(results: Results) -> Iterator[Block]:
     found = [chart for cost in COSTS if (chart := scatter(results, cost)).points]
     gaps = differences(results)
     charts = [Menu(f"{label(results.main_metric)} against", found)] if found else []
-    charts += [Figures([gaps])] if gaps.points else []
+    # Where every difference is exactly zero, there is nothing to see.
+    charts += [Figures([gaps])] if any(end for p in gaps.points for end in (p.x, p.low, p.high)) else []
     if charts:
         floor = results.floor(results.main_metric)
-        said = f" The floor, {floor[0]}, has {digits(floor[1])}." if floor else ""
+        said = f" The floor, {floor[0]}, has {digits(floor[1])}: the dotted line, if it is near." if floor else ""
         yield Paragraph(f"Bars are intervals of 95 %. Dashed lines pass through the baseline.{said}", "note")
         yield Beside(charts)
 

@@ -90,7 +90,7 @@ class Block(GradientCheckpointingLayer):
         def cross(x: Tensor) -> tuple[Tensor, Tensor | None]:
             assert memory is not None, "a model with cross-attention has the encoder's output"
             source = self._source_memory(memory, past_key_values, index)
-            return self._cross(x, len(memory), source, cross_layout or TokenLayout(), options)
+            return self._cross(x, memory.shape[0], source, cross_layout or TokenLayout(), options)
 
         x, weights = self.attention_residual(x, mix)
         cross_weights = None

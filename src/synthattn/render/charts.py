@@ -126,7 +126,9 @@ class Scatter(Chart):
                 "name": p.name,
                 "weight": 700 if p.name == self.base else 400,
             }
-            for (left, top, right, bottom), p in zip(place_labels(pixels, width, height), self.points, strict=True)
+            for (left, top, right, bottom), p in zip(
+                place_labels(pixels, width, height, self._taken(up, width, height)), self.points, strict=True
+            )
         ]
         dashed = alt.Chart(base).mark_rule(strokeDash=[5, 4], color=GREY)
         text = [alt.Chart(alt.Data(values=[w for w in words if w["weight"] == weight])) for weight in (400, 700)]
@@ -144,14 +146,23 @@ class Scatter(Chart):
         ]
         return _drawn(self.title, layers, width, height, grid=True)
 
+    def _taken(self, up: "_Scale", width: Number, height: Number) -> list["Box"]:
+        """Return where the name of the rule stands."""
+        if self.rule is None or not self.rule_name or not self._near():
+            return []
+        at = height * (1 - up.share(self.rule))
+        return [(width - LETTER * len(self.rule_name), at - 16, width, at)]
+
     def _up(self) -> "_Scale":
         values = [end for p in self.points for end in (float(p.y), p.low, p.high) if end is not None]
         return _Scale([*values, self.rule] if self.rule is not None and self._near() else values)
 
     def _near(self) -> bool:
-        values = [float(p.y) for p in self.points]
-        reach = 2 * (max(values) - min(values)) or 0.1 * abs(values[0])
-        return self.rule is not None and min(values) - reach <= self.rule <= max(values) + reach
+        """Return True if the rule is drawn: close to the points, or where these are one height with nothing to hide."""
+        ends = [end for p in self.points for end in (float(p.y), p.low, p.high) if end is not None]
+        low, high = min(ends), max(ends)
+        reach = 2 * (high - low)
+        return self.rule is not None and (low == high or low - reach <= self.rule <= high + reach)
 
 
 @dataclass(frozen=True)
@@ -411,7 +422,10 @@ Box = tuple[Number, Number, Number, Number]
 
 
 def place_labels(
-    points: Sequence[tuple[Number, Number, Number, Number, str]], width: Number, height: Number
+    points: Sequence[tuple[Number, Number, Number, Number, str]],
+    width: Number,
+    height: Number,
+    taken: Sequence[Box] = (),
 ) -> list[Box]:
     """Return where each name is put: near its dot, and over nothing else where that can be.
 
@@ -419,6 +433,7 @@ def place_labels(
         points: for each x, y, the upper and the lower end of its interval, in pixels, and the name.
         width: of the area.
         height: of the area.
+        taken: where other words stand.
     """
     marks = [(x - 7, y - 7, x + 7, y + 7) for x, y, *_ in points] + [(x - 3, a, x + 3, b) for x, _, a, b, _ in points]
     chosen: list[Box] = []
@@ -431,7 +446,9 @@ def place_labels(
 
         def cost(box: Box, x: Number = x, y: Number = y) -> Number:
             outside = (box[2] - box[0]) * (box[3] - box[1]) - _overlap(box, (0, 0, width, height))
-            hidden = sum(_overlap(box, each) for each in marks) + 3 * sum(_overlap(box, each) for each in chosen)
+            hidden = sum(_overlap(box, each) for each in marks) + 3 * sum(
+                _overlap(box, each) for each in (*chosen, *taken)
+            )
             return 5 * outside + 2 * hidden + math.hypot((box[0] + box[2]) / 2 - x, (box[1] + box[3]) / 2 - y) / 4
 
         chosen.append(min(((left, top, left + wide, top + tall) for left, top in corners), key=cost))

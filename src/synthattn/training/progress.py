@@ -1,4 +1,4 @@
-"""Displays of progress: a bar in a terminal, plain lines elsewhere, or nothing."""
+"""Displays of progress: a bar in a terminal or a notebook, plain lines elsewhere, or nothing."""
 
 import sys
 import time
@@ -88,6 +88,46 @@ class ProgressBar(Display):
             self.progress.stop()
 
 
+class NotebookBar(Display):
+    """A display with a progress bar of a notebook, which is drawn by the browser."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.bar = name, None
+
+    def note(self, text: str) -> None:
+        print(printable(f"{self.name}: {text}"), flush=True)
+
+    def step(self, step: int, steps: int, facts: dict[str, str]) -> None:
+        self._show(step, steps, "  ".join(f"{name} {value}" for name, value in facts.items()))
+
+    def scored(self, done: int, total: int) -> None:
+        self._show(done, total, "scoring")
+
+    def overall(self, part: float, left: str) -> None:
+        self._show(round(100 * part), 100, left)
+
+    def _show(self, done: int, total: int, facts: str) -> None:
+        from html import escape
+
+        from transformers.utils.notebook import NotebookProgressBar
+
+        # Names of data and classes may be in these texts, and a notebook would run what is in them.
+        if self.bar is None or self.bar.total != total:
+            self.close()
+            self.bar: Any = NotebookProgressBar(total, prefix=escape(printable(self.name)), leave=False)
+        self.bar.update(done, force_update=done >= total, comment=escape(printable(facts)))
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+def _in_notebook() -> bool:
+    """Return True in the kernel of a notebook. Nothing is imported, because only IPython could have started it."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
 def new_progress() -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -104,9 +144,11 @@ def new_progress() -> Any:
 
 
 def display(name: str, quiet: bool) -> Display:
-    """Return a bar in a terminal, lines elsewhere, or nothing if ``quiet``."""
+    """Return a bar in a terminal or a notebook, lines elsewhere, or nothing if ``quiet``."""
     if quiet:
         return Display()
+    if _in_notebook():
+        return NotebookBar(name)
     return ProgressBar(name) if sys.stderr.isatty() else LogLines(f"{name}: ")
 
 
@@ -114,6 +156,8 @@ def displays(quiet: bool) -> tuple[Callable[[str], Display], Callable[[], None]]
     """Return a function that makes the display of a run from its label, and one that closes all of them."""
     if quiet:
         return lambda name: Display(), lambda: None
+    if _in_notebook():
+        return NotebookBar, lambda: None
     if not sys.stderr.isatty():
         return lambda name: LogLines(f"{name}: "), lambda: None
     progress = new_progress()
