@@ -455,61 +455,131 @@ def test_generate_answers_before_the_input_ends(place):
 PAIRS = ["--task", "translation", "--data", "pairs"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train", "--task", "translatoin"], "unknown task 'translatoin'; did you mean translation?"),
-        (["compare", "--task", "translatoin", "--data", "pairs"], "unknown task 'translatoin'; did you mean"),
-        (["compare", *PAIRS, "--preset", "tinny"], "unknown preset 'tinny'; did you mean tiny?"),
-        (["compare", *PAIRS, "--attention", "random,ramdom"], "unknown attention 'ramdom'; did you mean random"),
-        (["compare", *PAIRS, "--attention", "random,random"], "random is given twice"),
-        (["compare", *PAIRS, "--attention", " , "], "nothing to compare: give at least one attention"),
-        (["compare", *PAIRS, "--seeds", "0"], "seeds must be at least 1, got 0"),
-        (["compare", *PAIRS, "--output", "pairs"], "pairs is not empty; choose another folder, or go on with --resume"),
-        (["compare", *PAIRS, "--split", "tset"], "pairs has no split 'tset'; did you mean test?"),
-        (["compare", "--resume", "empty"], "empty holds no compare.yaml, so it is not the folder of a comparison"),
-        (["compare", "--resume", "empty", "--seeds", "3"], "--resume takes all settings from empty"),
-        (["train", "--resume", "run-pairs", "--steps", "9"], "--resume takes all settings from run-pairs"),
-        (["train", "--resume", "empty"], "empty holds no settings.yaml, so it is not the folder of a run"),
-        (["train", "--task", "listops"], "listops has no built-in data; say where yours is: --data FOLDER"),
-        (["train", "--config", "nothing.yaml"], "No such file or directory: 'nothing.yaml'"),
-        (["train", "--config", "binary.txt"], "binary.txt is not YAML"),
-        (["evaluate", "nothing"], "there is no nothing; give the folder of a run or a model, or a file of predictions"),
-        (["evaluate", "empty"], "empty is neither the folder of a run nor of a model"),
-        (["evaluate", "run-pairs", "--split", "tset"], "pairs has no split 'tset'; did you mean test?"),
-        (
-            ["evaluate", "run-texts", *PAIRS],
-            "run-texts/model holds a SynthesizerForCausalLM, translation needs a SynthesizerForConditionalGeneration",
-        ),
-        (
-            ["evaluate", "run-classes/model", "--task", "glue"],
-            "run-classes/model holds a SynthesizerForSequenceClassification, glue needs a SynthesizerForConditional",
-        ),
-        (["evaluate", "run-pairs", "--task", "dialogue", "--vectors", "nothing"], "nothing: cannot be read: No such"),
-        (["evaluate", "pairs/valid.de"], "valid.de does not say what its predictions are for; give --task, and --data"),
-        (["evaluate", "pairs/valid.de", *PAIRS], "pairs/valid.de has 5 predictions, pairs has 7 in test"),
-        (["evaluate", "binary.txt", *PAIRS], "binary.txt is not UTF-8: invalid start byte at byte 4"),
-        (["evaluate", "texts/test.txt", "--task", "language-modeling"], "which a file of predictions lacks"),
-        (["train", *PAIRS, "--steps", "5", "--set", "training=5"], "training must be a group of settings, got 5"),
-        (
-            ["train", *PAIRS, "--max-length", "1", "--steps", "1", "--preset", "tiny"],
-            "--max-length (model.max_position_embeddings) must be at least 2 for translation, got 1",
-        ),
-        (["compare", "--max-length", "0"], "must be at least 2 for language-modeling, got 0"),
-        (["train", "--task", "span-corruption", "--max-length", "2"], "at least 3 for span-corruption, got 2"),
-        (["generate", "nothing"], "there is no folder nothing; give that of a run or of a model"),
-        (["generate", "empty"], "empty holds no config.json, so it is not a saved model"),
-        (["generate", "run-pairs", "nothing.txt"], "No such file or directory: 'nothing.txt'"),
-        (["generate", "run-pairs", "binary.txt"], "binary.txt is not UTF-8: invalid start byte"),
-        (["generate", "run-pairs", "--beams", "0"], "evaluation.beams must be at least 1, got 0"),
-        (["generate", "run-pairs", "--max-new-tokens", "0"], "evaluation.max_new_tokens must be at least 1, got 0"),
-        (["generate", "run-pairs", "--batch", "0"], "--batch must be at least 1, got 0"),
-        (["generate", "run-pairs", "--temperature", "-1"], "--temperature must be at least 0, got -1"),
-    ],
-)
+CLASSES = ["--task", "classification", "--data", "classes"]
+MISTAKES: list[tuple[list[str], str]] = [
+    (["train", "--task", "translatoin"], "unknown task 'translatoin'; did you mean translation?"),
+    (["compare", "--task", "translatoin", "--data", "pairs"], "unknown task 'translatoin'; did you mean"),
+    (["compare", *PAIRS, "--preset", "tinny"], "unknown preset 'tinny'; did you mean tiny?"),
+    (["compare", *PAIRS, "--attention", "random,ramdom"], "unknown attention 'ramdom'; did you mean random"),
+    (["compare", *PAIRS, "--attention", "random,random"], "random is given twice"),
+    (["compare", *PAIRS, "--attention", " , "], "nothing to compare: give at least one attention"),
+    (["compare", *PAIRS, "--seeds", "0"], "seeds must be at least 1, got 0"),
+    (["compare", *PAIRS, "--output", "pairs"], "pairs is not empty; choose another folder, or go on with --resume"),
+    (["compare", *PAIRS, "--split", "tset"], "pairs has no split 'tset'; did you mean test?"),
+    (["compare", "--resume", "empty"], "empty holds no compare.yaml, so it is not the folder of a comparison"),
+    (["compare", "--resume", "empty", "--seeds", "3"], "--resume takes all settings from empty"),
+    (["train", "--resume", "run-pairs", "--steps", "9"], "--resume takes all settings from run-pairs"),
+    (["train", "--resume", "empty"], "empty holds no settings.yaml, so it is not the folder of a run"),
+    (["train", "--task", "listops"], "listops has no built-in data; say where yours is: --data FOLDER"),
+    (["train", "--config", "nothing.yaml"], "nothing.yaml: No such file or directory; check the path"),
+    (["train", "--config", "binary.txt"], "binary.txt is not YAML"),
+    (["evaluate", "nothing"], "there is no nothing; give the folder of a run or a model, or a file of predictions"),
+    (["evaluate", "empty"], "empty is neither the folder of a run nor of a model"),
+    (["evaluate", "run-pairs", "--split", "tset"], "pairs has no split 'tset'; did you mean test?"),
+    (
+        ["evaluate", "run-texts", *PAIRS],
+        "run-texts/model holds a SynthesizerForCausalLM, translation needs a SynthesizerForConditionalGeneration",
+    ),
+    (
+        ["evaluate", "run-classes/model", "--task", "glue"],
+        "run-classes/model holds a SynthesizerForSequenceClassification, glue needs a SynthesizerForConditional",
+    ),
+    (["evaluate", "run-pairs", "--task", "dialogue", "--vectors", "nothing"], "nothing: cannot be read: No such"),
+    (["evaluate", "pairs/valid.de"], "valid.de does not say what its predictions are for; give --task, and --data"),
+    (["evaluate", "pairs/valid.de", *PAIRS], "pairs/valid.de has 5 predictions, pairs has 7 in test"),
+    (["evaluate", "binary.txt", *PAIRS], "binary.txt is not UTF-8: invalid start byte at byte 4"),
+    (["evaluate", "texts/test.txt", "--task", "language-modeling"], "which a file of predictions lacks"),
+    (["train", *PAIRS, "--steps", "5", "--set", "training=5"], "training must be a group of settings, got 5"),
+    (
+        ["train", *PAIRS, "--max-length", "1", "--steps", "1", "--preset", "tiny"],
+        "--max-length (model.max_position_embeddings) must be at least 2 for translation, got 1",
+    ),
+    (["compare", "--max-length", "0"], "must be at least 2 for language-modeling, got 0"),
+    (["train", "--task", "span-corruption", "--max-length", "2"], "at least 3 for span-corruption, got 2"),
+    (["generate", "nothing"], "there is no folder nothing; give that of a run or of a model"),
+    (["generate", "empty"], "empty holds no config.json, so it is not a saved model"),
+    (["generate", "run-pairs", "nothing.txt"], "nothing.txt: No such file or directory; check the path"),
+    (["generate", "run-pairs", "binary.txt"], "binary.txt is not UTF-8: invalid start byte"),
+    (["generate", "run-pairs", "--beams", "0"], "evaluation.beams must be at least 1, got 0"),
+    (["generate", "run-pairs", "--max-new-tokens", "0"], "evaluation.max_new_tokens must be at least 1, got 0"),
+    (["generate", "run-pairs", "--batch", "0"], "--batch must be at least 1, got 0"),
+    (["generate", "run-pairs", "--temperature", "-1"], "--temperature must be at least 0, got -1"),
+    (["compare", *PAIRS, "--attention", "random,dense"], "vanilla is not in the list, and the others are compared"),
+    (["compare", *PAIRS, "--attention", "vanilla,dense(window=4)"], "window must be a positive odd number, got 4"),
+    (["compare", *PAIRS, "--attention", "vanilla,random+lightconv"], "lightconv is a layer of its own, it cannot be"),
+    (["compare", *PAIRS, "--preset", "tiny", "--set", "model.d_model=30"], "num_heads=4 does not divide d_model=30"),
+    (["compare", *PAIRS, "--preset", "tiny", "--set", "model.num_heads=5"], "num_heads=5 does not divide d_model=32"),
+    (["compare", *PAIRS, "--set", "model.dropout=2"], "dropout must be at least 0 and below 1, got 2"),
+    (["compare", *PAIRS, "--set", "model.d_modle=3"], "a configuration has no field 'd_modle'; did you mean d_model?"),
+    (["compare", *PAIRS, "--learning-rate", "inf"], "training.learning_rate must be a number, got 'inf'"),
+    (["compare", *PAIRS, "--learning-rate", "-1"], "training.learning_rate must be above 0, got -1"),
+    (["compare", *PAIRS, "--learning-rate", "fast"], "Invalid value for '--learning-rate'"),
+    (["compare", *PAIRS, "--output", "binary.txt/new"], "binary.txt/new: Not a directory; choose another path"),
+    (["compare", *PAIRS, "--output", "binary.txt"], "binary.txt: File exists; choose another path"),
+    (["compare", *PAIRS, "--steps", "0"], "training.steps must be at least 1, got 0"),
+    (["compare", *PAIRS, "--steps", "3", "--tokens", "5"], "got steps and tokens; leave one"),
+    (["compare", *PAIRS, "--steps", "3", "--budget", "1h"], "--budget chooses the number of steps; leave --steps out"),
+    (["compare", *PAIRS, "--budget", "soon"], "--budget takes a time such as 90s, 30min or 1.5h, got 'soon'"),
+    (["compare", *PAIRS, *TINY, "--attention", "vanilla", "--budget", "1s"], "--budget 1 s is too short: 20 steps"),
+    (["compare", *PAIRS, "--jobs", "0"], "jobs must be at least 1, got 0"),
+    (["compare", *PAIRS, "--threads", "0"], "threads must be at least 1, got 0"),
+    (["compare", *PAIRS, *TINY, "--batch-tokens", "1"], "an example has 10 tokens, a batch may have 1; allow more or"),
+    (["compare", *PAIRS, *TINY, "--vocab-size", "3"], "a vocabulary of 3 is too small for words; "),
+    (["compare", *PAIRS, "--limit", "0"], "evaluation.limit must be at least 1, got 0"),
+    (["compare", *PAIRS, "--seed", "-1"], "training.seed must be at least 0, got -1"),
+    (["compare", *PAIRS, "--minutes", "0"], "training.minutes must be above 0, got 0"),
+    (["compare", *PAIRS, "--step", "5"], "No such option: --step (Possible options: --seed, --set, --steps)"),
+    (["compare", *PAIRS, "--set", "steps"], "--set needs NAME=VALUE, such as training.steps=500, got 'steps'"),
+    (["compare", *PAIRS, "--set", "training.stepps=3"], "there is no setting training.stepps; did you mean steps?"),
+    (["compare", *PAIRS, "--set", "training.precision=fp8"], "must be 'fp32' or 'bf16', got 'fp8'"),
+    (["compare", *PAIRS, "--set", "model.attention=random"], "say what to compare with --attention"),
+    (["compare", *PAIRS, "--direction", "fr-de"], "no column 'fr', which source=fr asks for; there are de, en"),
+    (["compare", *CLASSES, "--direction", "de-en"], "--direction is for translation, and the task is classification"),
+    (["compare", *CLASSES, "--columns", "text=review"], "no column 'review', which text=review asks for; there are"),
+    (["compare", *CLASSES, "--columns", "txt=text"], "has no field 'txt' for --columns; did you mean text?"),
+    (["compare", *PAIRS[:2], "--data", "nowhere"], "there is no nowhere; write a path, hub:NAME or builtin:NAME"),
+    (["compare", *PAIRS[:2], "--data", "empty"], "empty: no data in this folder; files are .txt, .tsv"),
+    (["compare", *PAIRS[:2], "--data", "binary.txt"], "binary.txt, line 1: byte 0xff at position 5 is not UTF-8"),
+    (["compare", "--task", "glue", "--data", "texts"], "texts holds no folder of a task of glue, such as cola"),
+    (["train", *PAIRS, "--attention", "vanilla,random"], "malformed attention 'vanilla,random': expected '+' or"),
+    (["train", *PAIRS, "--start", "nothing"], "no preset and no folder 'nothing'"),
+    (["train", *PAIRS, "--start", "empty"], "empty holds no config.json, so it is not a saved model"),
+    (["train", *PAIRS, "--set", "training.save_every=7"], "must be a multiple of training.log_every=10, got 7"),
+    (["evaluate", "run-pairs", "--run", "random-0"], "run-pairs holds no compare.yaml; leave --run out"),
+    (["generate", "run-pairs", "--temperature", "hot"], "Invalid value for '--temperature'"),
+    (["export", "nothing"], "there is no folder nothing; give that of a run or of a model"),
+    (["export", "empty"], "empty holds no config.json, so it is not a saved model"),
+    (["export", "run-pairs", "--format", "onx"], "unknown format 'onx'; did you mean onnx?"),
+    (["export", "run-pairs", "--output", "model.txt"], "--output must end in .pt2, got model.txt"),
+    (
+        ["export", "run-pairs", "--output", "none/model.pt2"],
+        "there is no folder none for model.pt2; make it, or",
+    ),
+    (["data", "pairs", "--task", "translate"], "unknown task 'translate'; did you mean translation?"),
+    (["data", "pairs"], "Missing option '--task'; see synthattn data --help"),
+    (["data", "pairs", *PAIRS[:2], "--tokenizer", "letters"], "must be one of unigram, bytes, words, got 'letters'"),
+    (["data", "pairs", *PAIRS[:2], "--max-length", "1"], "--max-length must be at least 2, got 1"),
+    (["data", "pairs", *PAIRS[:2], "--batch-tokens", "0"], "--batch-tokens must be at least 1, got 0"),
+    (["data", "classes", *CLASSES[:2], "--columns", "text"], "'text' is no choice of a column; write FIELD=COLUMN"),
+    (["data", "classes", *PAIRS[:2]], "which of text, label is to be translated? Name them: source=COLUMN"),
+    (["describe", "tinny"], "no preset and no folder 'tinny'; did you mean tiny?"),
+    (["describe", "tiny", "--attention", "dense(windw=3)"], "dense has no option 'windw'; did you mean window?"),
+    (["probe", "nothing", "--data", "texts/test.txt"], "there is no folder nothing; give that of a model of transf"),
+    (["probe", "empty", "--data", "nothing.txt"], "nothing.txt is not a file; give a file with a text per line"),
+    (["bench", "lyer"], "there is no benchmark 'lyer', only layer, model, train, decode; did you mean layer?"),
+    (["bench", "layer", "--shapes", "16"], "--shapes are written BATCHxLENGTH, such as 16x512, got '16'"),
+    (["bench", "--show", "nothing.json"], "nothing.json: No such file or directory; check the path"),
+    (["reproduce", "transltion"], "there is no table 'transltion'; did you mean translation"),
+    (["reproduce", "translation", "--scale", "cpu"], "--scale cpu needs --data: a folder with a folder for each"),
+    (["comapre"], "No such command 'comapre'. Did you mean 'compare'?"),
+]
+"""Wrong commands, and the part of the printed line that names what was wrong, the numbers and the way out."""
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES)
 def test_a_mistake_gets_one_line(place, arguments, message, tmp_path):
     verb = arguments[0]
-    more = [] if verb == "generate" else ["--quiet"]
+    more = [] if verb in ("generate", "data", "describe", "probe", "comapre") else ["--quiet"]
     if verb in ("train", "compare") and "--output" not in arguments and "--resume" not in arguments:
         more += ["--output", str(tmp_path / "new")]
     said = call(*arguments, *more)
@@ -520,6 +590,11 @@ def test_a_mistake_gets_one_line(place, arguments, message, tmp_path):
     assert said.out == ""
     if verb == "compare":
         assert not (tmp_path / "new").exists(), "a mistake leaves nothing in the way of the next try"
+
+
+def test_the_table_of_mistakes_is_long_and_has_every_verb():
+    assert len(MISTAKES) >= 60
+    assert {arguments[0] for arguments, _ in MISTAKES} >= set(GROUP.commands)
 
 
 def test_standard_input_that_is_no_text(place):

@@ -22,11 +22,11 @@ pytestmark = pytest.mark.unchecked
 
 PAGE = Path(__file__).parents[2] / "docs" / "compare.md"
 TABLES = PAGE.with_name("settings.md")
-VERBS = ("compare", "train", "evaluate", "generate")
+VERBS = ("compare", "train", "evaluate", "generate", "export")
 
 
 def option_rows() -> list[str]:
-    """A row for every option and argument of the four verbs: its name, who has it, and its help."""
+    """A row for every option and argument of these verbs: its name, who has it, and its help."""
     group: Any = typer.main.get_command(app)
     found: dict[tuple[str, str], list[str]] = {}
     for verb in VERBS:

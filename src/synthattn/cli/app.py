@@ -1,5 +1,6 @@
 """Options and verbs of the command. Heavy imports come only when a verb runs, so that ``--help`` is fast."""
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -433,7 +434,18 @@ def main() -> None:
     except (ValueError, OSError) as error:
         if os.environ.get("SYNTHATTN_TRACEBACK"):
             raise
-        _fail(str(error))
+        _fail(_described(error))
+
+
+HINTS = {errno.ENOENT: "; check the path", errno.EACCES: "; check its permissions", errno.ENOSPC: "; make room there"}
+
+
+def _described(error: Exception) -> str:
+    """Return the text of an error; one about a file begins with its name."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        hint = HINTS.get(error.errno or 0, "; choose another path")
+        return f"{os.fsdecode(error.filename)}: {error.strerror}{hint}"
+    return str(error) or type(error).__name__
 
 
 def _fail(text: str) -> NoReturn:

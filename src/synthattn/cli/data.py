@@ -22,7 +22,9 @@ def run(settings: DataSettings, direction: str | None, max_length: int, batch_to
         raise ValueError(f"--over-long must be one of {', '.join(get_args(OverLong))}, got {over_long!r}")
     if max_length < 2:
         raise ValueError(f"--max-length must be at least 2, got {max_length}")
-    settings = dataclasses.replace(settings, columns=with_direction(settings.columns, direction))
+    if batch_tokens < 1:
+        raise ValueError(f"--batch-tokens must be at least 1, got {batch_tokens}")
+    settings = dataclasses.replace(settings, columns=with_direction(settings.columns, direction, settings.task))
     limits = Limits(max_length, max_length, over_long)
     reports: list[Report] = []
     failures: dict[str, str] = {}

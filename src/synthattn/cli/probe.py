@@ -57,6 +57,8 @@ def read_texts(file: Path, limit: int) -> tuple[list[str], list[str] | None]:
 
 
 def _load(folder: str) -> tuple[Any, Any]:
+    if not Path(folder).is_dir():
+        raise ValueError(f"there is no folder {folder}; give that of a model of transformers, with its tokenizer")
     import transformers
 
     transformers.logging.disable_progress_bar()

@@ -27,9 +27,11 @@ from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import answer
 from synthattn.data.locks import LOCK, FolderInUseError, locked_folder
 from synthattn.saved_file import one_line, restore, write_text
+from synthattn.tasks import find_tasks
 from synthattn.training import record
 from synthattn.training.evaluation import Evaluation, load_rows, metrics_of
 from synthattn.training.floors import floors
+from synthattn.training.model import check_sizes
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display
 from synthattn.training.run import Stopped, check_names, prepare_data
@@ -168,6 +170,9 @@ def _begin(
     """
     if not resume and any(entry.name != LOCK for entry in folder.iterdir()):
         raise ValueError(f"{folder} is not empty; choose another folder, or go on with --resume {folder}")
+    # Where a variant cannot be built, the others go on without it; without the baseline there is nothing to compare.
+    model = dataclasses.replace(comparison.settings.model, attention=BASELINE)
+    check_sizes(model, find_tasks(comparison.settings.data.task)[0].kind)
     general = display("data")
     general.note("preparing the data")
     prepared = prepare_data(comparison.settings)

@@ -65,6 +65,8 @@ class Comparison:
         for spec, name in zip(self.attention, names, strict=True):
             if names.count(name) > 1:
                 raise ValueError(f"{spec} is given twice")
+        if BASELINE not in names:
+            raise ValueError(f"{BASELINE} is not in the list, and the others are compared with it; add it")
         object.__setattr__(self, "attention", tuple(names))
 
     def study(self) -> Study:

@@ -93,7 +93,7 @@ def make(execution: Execution, run: PlannedRun) -> tuple[str, ...]:
     return ("done",)
 
 
-def refuse(outcome: str, *reason: str) -> None:
+def refuse(outcome: str, *reason: Any) -> None:
     """Raise the error that has ended a run, if it is one that ends all."""
     if outcome == "failed":
         raise ValueError(*reason)

@@ -79,7 +79,7 @@ model = synthattn.models.{kind}.from_pretrained("path of this folder")
 tokenizer = AutoTokenizer.from_pretrained("path of this folder")
 ```
 
-`synthattn generate` and `synthattn evaluate` take this folder, too.
+`synthattn generate`, `evaluate` and `export` take this folder, too.
 
 ## Licence
 

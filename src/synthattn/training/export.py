@@ -70,7 +70,7 @@ def export(what: Path, form: str = "torch", output: Path | None = None) -> Expor
         warnings.simplefilter("ignore")  # of torch about its own functions
         program, fixed = _traced(graph)
         made = Path(folder) / file.name
-        _write(program, graph, made, form)
+        _write(program, graph, made, form, fixed)
         lengths, difference = _compare(graph, _reader(made, form), fixed)
         for part in Path(folder).iterdir():  # a large ONNX model has a second file for its weights
             shutil.move(part, file.parent / part.name)
@@ -159,7 +159,7 @@ def _traced(graph: Graph) -> tuple[ExportedProgram, int | None]:
     raise ValueError(f"this model cannot be exported: {shortened(one_line(failed), 300)}") from failed
 
 
-def _write(program: ExportedProgram, graph: Graph, file: Path, form: str) -> None:
+def _write(program: ExportedProgram, graph: Graph, file: Path, form: str, fixed: int | None) -> None:
     if form == "torch":
         torch.export.save(program, file)
         return
@@ -167,9 +167,16 @@ def _write(program: ExportedProgram, graph: Graph, file: Path, form: str) -> Non
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
+    named = [graph.axes(name, fixed) for name in graph.inputs]
     try:
         made = torch.onnx.export(
-            program, input_names=list(graph.inputs), output_names=[graph.output], dynamo=True, verbose=False
+            program,
+            input_names=list(graph.inputs),
+            output_names=[graph.output],
+            # The program knows which axes are free; here they get their names.
+            dynamic_shapes=tuple({n: axis for n, axis in enumerate(axes) if not axis.isdecimal()} for axes in named),
+            dynamo=True,
+            verbose=False,
         )
         assert made is not None
         made.save(file)

@@ -45,7 +45,8 @@ def gather(
     _merge(found, read_settings(None, overrides))
     data = found.setdefault("data", {})
     if isinstance(data, dict) and options.get(DIRECTION) is not None:
-        data["columns"] = with_direction(str(data.get("columns") or ""), options[DIRECTION])
+        columns, task = str(data.get("columns") or ""), str(data.get("task", "language-modeling"))
+        data["columns"] = with_direction(columns, options[DIRECTION], task)
     if isinstance(data, dict) and "source" not in data:
         task = str(data.get("task", "language-modeling"))
         if task not in DATA:
@@ -61,10 +62,12 @@ DIRECTION = "data.direction"
 """Name of an option that stands for a choice of columns."""
 
 
-def with_direction(columns: str, direction: str | None) -> str:
+def with_direction(columns: str, direction: str | None, task: str) -> str:
     """Return a choice of columns with those of a direction of translation, such as ``de-en``."""
     if direction is None:
         return columns
+    if task != "translation":
+        raise ValueError(f"--direction is for translation, and the task is {task}; leave --direction out")
     source, _, target = (word.strip() for word in direction.partition("-"))
     if not source or not target or "-" in target:
         raise ValueError(

@@ -192,6 +192,12 @@ def parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
+def check_sizes(settings: ModelSettings, kind: Kind) -> None:
+    """Raise a ValueError if there is no model with these settings. No memory is taken."""
+    with torch.device("meta"):
+        MODELS[MODEL_OF[kind]](configuration(settings))
+
+
 def matched_control(settings: ModelSettings, kind: Kind, target: int, **fields: Any) -> ModelSettings:
     """Return settings of a vanilla model with about ``target`` parameters and wider feed-forward layers.
 

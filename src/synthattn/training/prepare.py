@@ -15,6 +15,7 @@ from synthattn.data.holdout import HeldOut
 from synthattn.data.open import open_source, parse_columns, used_columns
 from synthattn.data.source import FirstRecords, Source, check_split
 from synthattn.data.tokenizers import cached_tokenizer
+from synthattn.messages import suggestion
 from synthattn.tasks import SUITES, find_task
 from synthattn.tasks.base import Example, Kind, Task
 from synthattn.tasks.classification import Classification
@@ -114,8 +115,14 @@ def _judged(
 
 def held_out(settings: DataSettings, task: Task, place: str, whole: bool = False) -> HeldOut:
     """Open the source of a task, with a validation split that is cut if there is none; see ``_opened``."""
+    reads, columns = task.reads(), parse_columns(settings.columns)
+    # A task of a suite has other fields than its neighbours, and a translation may name its languages.
+    known = {*reads, *(other for names in reads.values() for other in names)}
+    unknown = [field for field in columns if field not in known]
+    if unknown and known and settings.task not in SUITES and task.kind == "classification":
+        raise ValueError(f"{task.name} has no field {unknown[0]!r} for --columns{suggestion(unknown[0], reads)}")
     source = _opened(settings, task, place, whole)
-    return HeldOut(source, columns=used_columns(task.reads(), parse_columns(settings.columns)))
+    return HeldOut(source, columns=used_columns(reads, columns))
 
 
 def _opened(settings: DataSettings, task: Task, place: str, whole: bool) -> Source:

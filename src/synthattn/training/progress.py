@@ -92,7 +92,8 @@ class NotebookBar(Display):
     """A display with a progress bar of a notebook, which is drawn by the browser."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.bar = name, None
+        self.name = name
+        self.bar: Any = None
 
     def note(self, text: str) -> None:
         print(printable(f"{self.name}: {text}"), flush=True)
@@ -111,11 +112,12 @@ class NotebookBar(Display):
 
         from transformers.utils.notebook import NotebookProgressBar
 
-        # Names of data and classes may be in these texts, and a notebook would run what is in them.
-        if self.bar is None or self.bar.total != total:
+        # Labels come from outside, and a notebook would run what is in them. A bar goes forwards only.
+        if self.bar is None or done < self.bar.value:
             self.close()
-            self.bar: Any = NotebookProgressBar(total, prefix=escape(printable(self.name)), leave=False)
-        self.bar.update(done, force_update=done >= total, comment=escape(printable(facts)))
+            self.bar = NotebookProgressBar(total, prefix=escape(printable(self.name)), leave=False)
+        self.bar.total = total or done + 1  # 0 if the end is not known
+        self.bar.update(done, force_update=done >= self.bar.total, comment=escape(printable(facts)))
 
     def close(self) -> None:
         if self.bar is not None:
