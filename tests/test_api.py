@@ -1,5 +1,7 @@
 """The verbs as Python functions."""
 
+import html
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,9 @@ import pytest
 import yaml
 
 import synthattn
+from synthattn.compare.choose import choose_run, with_chosen_start
 from synthattn.training.progress import Display
+from synthattn.training.settings import from_dict
 
 pytestmark = pytest.mark.unchecked
 
@@ -91,14 +95,48 @@ def test_a_model_has_a_card(result):
     assert len(scope["tokenizer"]) == len(result.tokenizer())
 
 
-def test_a_comparison_is_not_one_model(result):
-    choice = rf"is a comparison of several models; choose one: {result.folder}/runs/random-0, \S+/runs/vanilla-0$"
-    with pytest.raises(ValueError, match=choice):
-        list(synthattn.generate(result.folder, ["a text"]))
-    with pytest.raises(ValueError, match=choice):
-        synthattn.evaluate(result.folder)
-    with pytest.raises(ValueError, match=choice):
-        synthattn.train("classification", RECORDS, model__start=str(result.folder), output=result.folder / "next")
+def test_the_best_run_of_a_comparison_is_used_or_the_one_that_is_named(result, capsys):
+    values = {row.attention: row.scores["accuracy"].value for row in result.results.variants}
+    best = max(values, key=lambda name: (values[name], name == "random"))
+    place, said = choose_run(result.folder)
+    assert place == result.folder / "runs" / f"{best}-0"
+    (other,) = {"vanilla", "random"} - {best}
+    assert said.startswith(f"{result.folder} is a comparison; {best}-0 is used, the best by accuracy (")
+    assert said.endswith(f"; --run chooses another: {other}-0")
+    assert synthattn.evaluate(result.folder)["accuracy"]["value"] == values[best]
+    assert capsys.readouterr().err == f"synthattn: {said}\n"
+    texts = ["the red cat", "the blue car"]
+    named = list(synthattn.generate(result.folder, texts, run=f"{other}-0"))
+    assert named == list(synthattn.generate(result.folder / "runs" / f"{other}-0", texts))
+    assert choose_run(result.folder, str(result.folder / "runs" / "random-0"))[0].name == "random-0"
+    assert capsys.readouterr().err == ""
+    with pytest.raises(ValueError, match=r"has no finished run 'rnadom-0'; did you mean random-0\?"):
+        synthattn.evaluate(result.folder, run="rnadom-0")
+    assert choose_run(result.folder / "runs") == (result.folder / "runs", "")
+
+
+@pytest.mark.parametrize("part", ["", "runs/random-0", "runs/random-0/model"])
+def test_a_run_starts_from_a_comparison_a_run_or_a_model(result, part):
+    start, said = with_chosen_start(from_dict({"model": {"start": str(result.folder / part)}}))
+    expected = choose_run(result.folder)[0] if not part else result.folder / "runs" / "random-0"
+    assert start.model.start == str(expected / "model")
+    assert ("--start FOLDER/runs/NAME takes another" in said) == (not part)
+
+
+def test_a_comparison_without_models(result, tmp_path):
+    (tmp_path / "compare.yaml").write_text("")
+    with pytest.raises(ValueError, match="is a comparison without a trained model; go on with synthattn compare"):
+        choose_run(tmp_path)
+
+
+def test_a_result_is_shown_whole_and_escaped(result):
+    """The page is in an attribute, from which no quotation mark may break out."""
+    shown = result._repr_html_()
+    page = (result.folder / "report.html").read_text()
+    attribute = re.fullmatch(r'<iframe srcdoc="([^"]*)" style="[^"]*" sandbox="allow-scripts"></iframe>', shown)
+    assert attribute is not None
+    assert html.unescape(attribute[1]) == page
+    assert re.findall(r'(?:src|href)="(?!#|data:)', page) == [], "nothing is loaded from elsewhere"
 
 
 def test_a_comparison_is_opened_again(result):

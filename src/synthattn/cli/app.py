@@ -269,7 +269,7 @@ def export(
 ) -> None:
     """Export a trained model as one file, after a check that it gives the same outputs.
 
-    ONNX needs more packages: pip install 'synthattn\[onnx]'.
+    The format onnx needs the extra of that name, as the error says.
     """
     from synthattn.cli import export as verb
 
