@@ -13,7 +13,7 @@ from report_helpers import VARIANTS, sample_results
 
 from page_reader import Reader
 from synthattn.compare.page import COSTS, compared, differences, document, markdown, page, picture, scatter, thinned
-from synthattn.compare.results import MetricInfo, Published, Results, Sample, Score, Variant, load
+from synthattn.compare.results import Difference, MetricInfo, Published, Results, Sample, Score, Variant, load
 from synthattn.render.charts import Lines
 from synthattn.render.document import Figures
 
@@ -228,6 +228,18 @@ def test_a_floor_is_a_line_where_it_is_near(value, drawn):
     results.rows.append(Variant("", "done", name="source copied", scores={"BLEU": Score(value, value, value, [value])}))
     assert ("source copied" in texts(picture(results))) == drawn
     assert f"The floor, source copied, has {value:.1f}" in page(results)
+
+
+def test_a_floor_above_models_that_score_zero_is_a_line_and_no_differences_are_drawn():
+    zero = Difference(0.0, 0.0, 0.0, 1.0)
+    rows = [
+        Variant("vanilla", "done", scores={"m": Score(0.0, 0.0, 0.0, [0.0])}, training_speed=1.0),
+        Variant("dense", "done", scores={"m": Score(0.0, 0.0, 0.0, [0.0], zero)}, training_speed=2.0),
+        Variant("", "done", name="source copied", scores={"m": Score(0.4, 0.4, 0.4, [0.4])}),
+    ]
+    results = Results("t", "d", "vanilla", "m", [], rows, {"m": MetricInfo("", True)})
+    assert "source copied" in texts(picture(results))
+    assert "difference from vanilla" not in page(results)
 
 
 def test_a_floor_of_tokens_is_a_line_among_the_losses():

@@ -27,7 +27,6 @@ from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import answer
 from synthattn.data.locks import LOCK, FolderInUseError, locked_folder
 from synthattn.saved_file import one_line, restore, write_text
-from synthattn.tasks import find_tasks
 from synthattn.training import record
 from synthattn.training.evaluation import Evaluation, load_rows, metrics_of
 from synthattn.training.floors import floors
@@ -170,12 +169,12 @@ def _begin(
     """
     if not resume and any(entry.name != LOCK for entry in folder.iterdir()):
         raise ValueError(f"{folder} is not empty; choose another folder, or go on with --resume {folder}")
-    # Where a variant cannot be built, the others go on without it; without the baseline there is nothing to compare.
-    model = dataclasses.replace(comparison.settings.model, attention=BASELINE)
-    check_sizes(model, find_tasks(comparison.settings.data.task)[0].kind)
     general = display("data")
     general.note("preparing the data")
     prepared = prepare_data(comparison.settings)
+    # Where a variant cannot be built, the others go on without it; without the baseline there is nothing to compare.
+    model = dataclasses.replace(comparison.settings.model, attention=BASELINE)
+    check_sizes(model, prepared.kind)
     metrics_of(prepared.parts, comparison.settings.evaluation)  # a split that is not there is known before training
     if comparison.threads is None:
         runs = comparison.seeds * (len(comparison.attention) + comparison.control)

@@ -158,11 +158,11 @@ class Scatter(Chart):
         return _Scale([*values, self.rule] if self.rule is not None and self._near() else values)
 
     def _near(self) -> bool:
-        """Return True if the rule is drawn: close to the points, or where these are one height with nothing to hide."""
-        ends = [end for p in self.points for end in (float(p.y), p.low, p.high) if end is not None]
-        low, high = min(ends), max(ends)
-        reach = 2 * (high - low)
-        return self.rule is not None and (low == high or low - reach <= self.rule <= high + reach)
+        """Return True if the rule is drawn: near the points, or where all are zero, so that it hides no difference."""
+        values = [float(p.y) for p in self.points]
+        reach = 2 * (max(values) - min(values)) or 0.1 * abs(values[0])
+        near = self.rule is not None and min(values) - reach <= self.rule <= max(values) + reach
+        return near or (self.rule is not None and not any(values))
 
 
 @dataclass(frozen=True)
