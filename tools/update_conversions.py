@@ -42,10 +42,10 @@ def table(found: dict[tuple[str, str], dict[str, str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
-def written(page: str, lines: list[str]) -> str:
-    """Return the page with these lines between its markers."""
-    before, rest = page.split(BEGIN)
-    return "\n".join([before + BEGIN, "", *lines, "", END + rest.split(END)[1]])
+def put(lines: list[str], begin: str, end: str) -> None:
+    """Write lines between two markers of the page."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(begin)
+    PAGE.write_text("\n".join([before + begin, "", *lines, "", end + rest.split(end)[1]]), encoding="utf-8")
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def main() -> None:
     lines = table(cells(only, options.compile))
     print(*lines, sep="\n")
     if not only:
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), lines), encoding="utf-8")
+        put(lines, BEGIN, END)
 
 
 if __name__ == "__main__":

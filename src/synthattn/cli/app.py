@@ -311,6 +311,51 @@ def probe(
 
 
 @app.command()
+def convert(
+    model: Annotated[str, typer.Argument(help="The folder of a model of transformers, with its tokenizer.")],
+    data: Annotated[
+        Path, typer.Option(help="A file with a text per line; for a classifier, a tab and a label behind.")
+    ],
+    layers: Annotated[
+        str, typer.Option(help="auto: as many as the budget allows; first:6; or numbers such as 0,1,2.")
+    ] = "auto",
+    budget_kl: Annotated[
+        float, typer.Option(help="For auto: the highest KL from the original before tuning, in nats per prediction.")
+    ] = 0.02,
+    attention: Annotated[str, typer.Option(help="random: a table of positions; toeplitz: of distances.")] = "random",
+    steps: Annotated[int, typer.Option(help="Steps of tuning; none by default.")] = 0,
+    loss: Annotated[
+        str, typer.Option(help="distill: learn the predictions of the original; task: learn the right answers.")
+    ] = "distill",
+    hidden: Annotated[bool, typer.Option("--hidden", help="Also learn the hidden states of the original.")] = False,
+    trained: Annotated[
+        str,
+        typer.Option("--train", help="tables: only these; layers: the layers that hold them; all: the whole model."),
+    ] = "layers",
+    learning_rate: Annotated[float, typer.Option(help="The highest learning rate; tables have ten times that.")] = 1e-4,
+    seed: Annotated[int, typer.Option(help="Seed of the parts of the data, the order of texts, and the draws.")] = 0,
+    max_length: Annotated[int, typer.Option(help="Longest text, in tokens; longer ones are cut.")] = 128,
+    limit: Annotated[
+        int,
+        typer.Option(help="Number of texts: half for tables and tuning, a quarter to choose, a quarter to evaluate."),
+    ] = 2000,
+    batch: Annotated[int, typer.Option(help="Texts in a batch.")] = 16,
+    output: Annotated[
+        Path | None, typer.Option(help="The folder to write; by default the name of the model and -converted.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Replace dot products of a trained model by tables, tune it if wanted, and evaluate it beside controls."""
+    from synthattn.cli import convert as verb
+
+    wanted = verb.Wanted(attention, layers, budget_kl, max_length, limit, batch)
+    tuning = {"steps": steps, "loss": loss, "hidden": hidden, "train": trained}
+    tuning |= {"learning_rate": learning_rate, "seed": seed}
+    raise typer.Exit(verb.run(model, data, wanted, tuning, output, quiet, as_json))
+
+
+@app.command()
 def bench(
     kind: Annotated[
         str | None,

@@ -1,11 +1,12 @@
 """The verb ``synthattn probe``."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from synthattn.convert.probe import Effect, Probe, kind_of, make_batches, probe
+from synthattn.convert.probe import Effect, Probe, check_vocabulary, kind_of, longest_input, make_batches, probe
 from synthattn.messages import listed, printable, printable_json, shortened
 from synthattn.render import terminal
 from synthattn.render.table import Cell, Column, Row, Table, number_cell
@@ -21,15 +22,20 @@ def run(folder: str, data: Path, max_length: int, limit: int, batch: int, as_jso
             raise ValueError(f"{name} must be at least 1, got {value}")
     if limit < LEAST:
         raise ValueError(f"--limit must be at least {LEAST}, got {limit}")
-    texts, labels = read_texts(data, limit)
-    model, tokenizer = _load(folder)
+    lines = read_lines(data, limit, LEAST)
+    model, tokenizer = load(folder)
     kind = kind_of(model)
-    numbers = None if labels is None else _numbered(labels, model.config, data) if kind == "class" else None
+    longest = longest_input(model)
+    if longest is not None and max_length > longest:
+        raise ValueError(f"--max-length is {max_length}, but {folder} has {longest} positions; give at most {longest}")
+    texts, labels = labelled(lines, model, data) if kind == "class" else (lines, None)
     half = len(texts) // 2
     parts = [
-        make_batches(texts[part], None if numbers is None else numbers[part], tokenizer, kind, max_length, batch)
+        make_batches(texts[part], None if labels is None else labels[part], tokenizer, kind, max_length, batch)
         for part in (slice(0, half), slice(half, None))
     ]
+    for batches in parts:
+        check_vocabulary(batches, model)
     found = probe(model, parts[0], parts[1], max_length)
     if as_json:
         print(printable_json(dataclasses.asdict(found), 2))
@@ -40,48 +46,63 @@ def run(folder: str, data: Path, max_length: int, limit: int, batch: int, as_jso
     console.print(sentence(found))
 
 
-def read_texts(file: Path, limit: int) -> tuple[list[str], list[str] | None]:
-    """Read a text per line, with the label of a classifier after a tab."""
+def read_lines(file: Path, limit: int, least: int) -> list[str]:
+    """Read the texts of a file, one in each line."""
     if not file.is_file():
         raise ValueError(f"{file} is not a file; give a file with a text per line")
     try:
-        lines = [line for line in file.read_text(encoding="utf-8-sig").split("\n") if line.strip()][:limit]
+        with file.open(encoding="utf-8-sig", newline="\n") as opened:
+            lines = list(itertools.islice((line.rstrip("\r\n") for line in opened if line.strip()), limit))
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not UTF-8: {error.reason} at byte {error.start}") from error
-    if len(lines) < LEAST:
-        raise ValueError(f"{file} has {len(lines)} texts, probe needs at least {LEAST}")
-    pairs = [line.rstrip("\r").rpartition("\t") for line in lines]
-    if all(tab for _, tab, _ in pairs):
-        return [text for text, _, _ in pairs], [label.strip() for _, _, label in pairs]
-    return [line.rstrip("\r") for line in lines], None
+    if len(lines) < least:
+        raise ValueError(f"{file} has {len(lines)} texts, this needs at least {least}")
+    return lines
 
 
-def _load(folder: str) -> tuple[Any, Any]:
+def labelled(lines: list[str], model: Any, file: Path) -> tuple[list[str], list[int] | None]:
+    """Split lines into texts and the numbers of their labels, which stand behind a tab; None if no line has one."""
+    pairs = [line.rpartition("\t") for line in lines]
+    without = [number for number, (_, tab, _) in enumerate(pairs, start=1) if not tab]
+    if len(without) == len(lines):
+        return lines, None
+    if without:
+        raise ValueError(
+            f"{file}: text {without[0]} has no tab and label, others have; give all texts a label, or none"
+        )
+    known = {str(number): number for number in range(model.config.num_labels)} | {
+        str(name): int(number) for name, number in (model.config.label2id or {}).items()
+    }
+    unknown = sorted({label.strip() for _, _, label in pairs} - known.keys())
+    if unknown:
+        raise ValueError(f"{file} has labels that the model does not know: {listed((repr(u) for u in unknown), 5)}")
+    return [text for text, _, _ in pairs], [known[label.strip()] for _, _, label in pairs]
+
+
+def load(folder: str) -> tuple[Any, Any]:
+    """Load a saved model, in float32, and its tokenizer."""
     if not Path(folder).is_dir():
         raise ValueError(f"there is no folder {folder}; give that of a model of transformers, with its tokenizer")
+    import torch
     import transformers
 
     transformers.logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()
+    own: dict[str, Any] = {"trust_remote_code": False}
     try:
-        config: Any = transformers.AutoConfig.from_pretrained(folder)
+        config: Any = transformers.AutoConfig.from_pretrained(folder, **own)
+        if getattr(config, "synthattn", None) is not None:
+            raise ValueError("its attention was replaced already; give the original model")
         name = (config.architectures or ["none"])[0]
         kind = getattr(transformers, name, None)
         if kind is None:
             raise ValueError(f"transformers has no model class {name!r}")
-        return kind.from_pretrained(folder), transformers.AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
+        model, report = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+        if report["missing_keys"]:
+            raise ValueError(f"it lacks weights of a {name}: {listed(sorted(report['missing_keys']), 3)}")
+        return model.eval(), transformers.AutoTokenizer.from_pretrained(folder, **own)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise ValueError(f"{folder} cannot be loaded: {shortened(' '.join(str(error).split()), 300)}") from error
-
-
-def _numbered(labels: list[str], config: Any, file: Path) -> list[int]:
-    """Return the labels as numbers: their own, or those of their names in the configuration."""
-    known = {str(number): number for number in range(config.num_labels)} | {
-        str(name): int(number) for name, number in (config.label2id or {}).items()
-    }
-    unknown = sorted({label for label in labels if label not in known})
-    if unknown:
-        raise ValueError(f"{file} has labels that the model does not know: {listed((repr(u) for u in unknown), 5)}")
-    return [known[label] for label in labels]
 
 
 def tables(found: Probe) -> list[Table]:

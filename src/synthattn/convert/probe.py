@@ -5,6 +5,7 @@ without changing anything else. What that changes in the output, on other texts,
 for.
 """
 
+import contextlib
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -113,18 +114,40 @@ def kind_of(model: nn.Module) -> str:
         raise ValueError(
             f"{name} cannot be probed; probe takes classes of transformers that end with {', '.join(KINDS)}"
         )
+    config: Any = model.config
+    if kind == "class" and (config.num_labels < 2 or config.problem_type not in (None, "single_label_classification")):
+        raise ValueError(
+            f"{name} has {config.num_labels} labels and the problem type {config.problem_type}; this needs one of "
+            "several labels for each text"
+        )
     return kind
 
 
+def longest_input(model: nn.Module) -> int | None:
+    """Return the number of tokens that a model has positions for; None if there is no limit."""
+    config: Any = model.config
+    tables = [part for path, part in model.named_modules() if path.endswith("position_embeddings")]
+    for table in tables:
+        if isinstance(table, nn.Embedding) and table.padding_idx is not None:  # RoBERTa counts from there
+            return table.num_embeddings - table.padding_idx - 1
+    return getattr(config, "max_position_embeddings", None)
+
+
 def make_batches(
-    texts: Sequence[str], labels: Sequence[int] | None, tokenizer: Any, kind: str, max_length: int, size: int
+    texts: Sequence[str],
+    labels: Sequence[int] | None,
+    tokenizer: Any,
+    kind: str,
+    max_length: int,
+    size: int,
+    seed: int = 0,
 ) -> list[Batch]:
-    """Tokenize texts. Of masked language models, 15 % of the tokens are masked, by the same chance each time."""
+    """Tokenize texts. For masked language models 15 % of the tokens are masked, the same ones for equal seeds."""
     if kind == "masked" and tokenizer.mask_token_id is None:
         raise ValueError("the tokenizer has no mask token, which a masked language model needs")
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    chance = torch.Generator().manual_seed(0)
+    chance = torch.Generator().manual_seed(seed)
     batches = []
     for start in range(0, len(texts), size):
         found = tokenizer(
@@ -154,6 +177,14 @@ def make_batches(
     return batches
 
 
+def check_vocabulary(batches: Iterable[Batch], model: Any) -> None:
+    """Raise a ValueError if the model does not know a token."""
+    size = model.get_input_embeddings().num_embeddings
+    largest = max(int(batch.inputs["input_ids"].max()) for batch in batches)
+    if largest >= size:
+        raise ValueError(f"the tokenizer gives token {largest}, but the model has {size} tokens; they do not fit")
+
+
 @torch.no_grad()
 def probe(model: nn.Module, seen: Sequence[Batch], held_out: Sequence[Batch], max_length: int) -> Probe:
     """Measure the effects of mean attention. The model is as it was afterwards.
@@ -164,27 +195,33 @@ def probe(model: nn.Module, seen: Sequence[Batch], held_out: Sequence[Batch], ma
         held_out: texts on which effects are measured.
         max_length: the longest text.
     """
-    training = model.training
     names = attention_layers(model)
     saved = _parameters_saved(model, max_length)
-    replace_attention(model, "vanilla", layers=range(len(names)))
-    try:
-        model.eval()
-        modules: list[Any] = [model.get_submodule(name) for name in names]
-        means = [MeanAttention(table) for table in _mean_logits(model, modules, seen, max_length)]
+    with own_attention(model) as modules:
+        means = mean_logits(model, modules, seen, max_length)
         count = range(len(modules))
-        single = _effects(model, modules, means, held_out, [(n,) for n in count])
+        single = effects(model, modules, means, held_out, [(n,) for n in count])
         order = sorted(count, key=lambda n: single[n].kl)
         orders = [order, list(count), *(random.Random(seed).sample(count, len(count)) for seed in range(DRAWS))]
         sets = [tuple(sorted(each[: n + 1])) for each in orders for n in count]
-        every = _effects(model, modules, means, held_out, [(), *dict.fromkeys(sets)])
-        effects = {effect.layers: effect for effect in every}
-        lists = [[effects[tuple(sorted(each[: n + 1]))] for n in count] for each in orders]
+        every = effects(model, modules, means, held_out, [(), *dict.fromkeys(sets)])
+        found = {effect.layers: effect for effect in every}
+        lists = [[found[tuple(sorted(each[: n + 1]))] for n in count] for each in orders]
+    predictions = sum(int(batch.counted.sum()) for batch in held_out)
+    return Probe(names, saved, predictions, found[()].accuracy, single, lists[0], lists[1], lists[2:])
+
+
+@contextlib.contextmanager
+def own_attention(model: nn.Module) -> Iterator[list[Any]]:
+    """Yield the attention modules of a model, which compute their own dot product but can be given other logits."""
+    training, names = model.training, attention_layers(model)
+    replace_attention(model, "vanilla", layers=range(len(names)))
+    try:
+        model.eval()
+        yield [model.get_submodule(name) for name in names]
     finally:
         restore(model)
         model.train(training)
-    predictions = sum(int(batch.counted.sum()) for batch in held_out)
-    return Probe(names, saved, predictions, effects[()].accuracy, single, lists[0], lists[1], lists[2:])
 
 
 def _parameters_saved(model: nn.Module, max_length: int) -> list[int]:
@@ -198,71 +235,124 @@ def _parameters_saved(model: nn.Module, max_length: int) -> list[int]:
     return [one - other for one, other in zip(before, after, strict=True)]
 
 
-def _mean_logits(model: nn.Module, modules: list[Any], seen: Iterable[Batch], n: int) -> Iterator[Tensor]:
-    """Return the logarithm of the mean attention weights of each module."""
+@torch.no_grad()
+def mean_logits(model: nn.Module, modules: Sequence[Any], seen: Iterable[Batch], n: int) -> list[Tensor]:
+    """Return the logarithm of the mean attention weights of each module, ``(heads, n, n)``.
+
+    Pairs of positions that no text has take the mean of the pairs with the same distance.
+    """
     sums: list[Tensor | None] = [None] * len(modules)
     counts = torch.zeros(n, n)
     real = torch.zeros(0)
 
     def record(number: int, weights: Tensor) -> None:
         total = sums[number]
-        total = weights.new_zeros(weights.shape[1], n, n) if total is None else total
+        # Many small numbers are added, for which half precision is too coarse.
+        total = torch.zeros(weights.shape[1], n, n) if total is None else total
         pairs = real[:, None, :, None] * real[:, None, None, :]
-        total[:, : weights.shape[2], : weights.shape[3]] += (weights * pairs.to(weights)).sum(0)
+        total[:, : weights.shape[2], : weights.shape[3]] += (weights.float().cpu() * pairs).sum(0)
         sums[number] = total
 
     hooks = []
     for number, module in enumerate(modules):
         _installed(module).returns_weights = True
         hooks.append(module.register_forward_hook(lambda m, a, result, number=number: record(number, result[-1])))
-    for batch in seen:
-        real = batch.inputs["attention_mask"].float()
-        counts[: real.shape[1], : real.shape[1]] += real.T @ real
-        model(**batch.inputs)
-    for hook, module in zip(hooks, modules, strict=True):
-        hook.remove()
-        _installed(module).returns_weights = False
+    try:
+        for batch in seen:
+            real = batch.inputs["attention_mask"].float()
+            counts[: real.shape[1], : real.shape[1]] += real.T @ real
+            outputs(model, batch)
+    finally:
+        for hook, module in zip(hooks, modules, strict=True):
+            hook.remove()
+            _installed(module).returns_weights = False
+    tables = []
     for total in sums:
-        assert total is not None, "every layer is called"
+        if total is None:
+            raise ValueError("an attention of the model is not called for texts; it cannot be probed")
         # A layer that is used several times, as in ALBERT, has a multiple of the counts, which softmax takes out.
-        yield (total / counts.clamp(min=1.0).to(total)).clamp(min=RARE).log()
+        mean = torch.where(counts > 0, total / counts.clamp(min=1.0), along_diagonals(total, counts))
+        weight = next(part for part in model.parameters())
+        tables.append(mean.clamp(min=RARE).log().to(weight))
+    return tables
 
 
-def _effects(
+def along_diagonals(total: Tensor, counts: Tensor) -> Tensor:
+    """Return the mean by distance of sums ``(heads, n, n)``, of ``counts`` texts each, in the same shape."""
+    by_distance = mean_by_distance(total, counts)
+    n = len(counts)
+    place = torch.arange(n)
+    return by_distance[:, place[None] - place[:, None] + n - 1]
+
+
+def mean_by_distance(total: Tensor, counts: Tensor) -> Tensor:
+    """Return the means of sums ``(heads, n, n)`` by distance, ``(heads, 2 n - 1)``, keys before the query first."""
+    n = len(counts)
+    place = torch.arange(n)
+    distance = (place[None] - place[:, None] + n - 1).flatten()
+    sums = total.new_zeros(len(total), 2 * n - 1).index_add_(1, distance, total.flatten(1))
+    numbers = counts.new_zeros(2 * n - 1).index_add_(0, distance, counts.flatten())
+    return sums / numbers.clamp(min=1.0)
+
+
+@torch.no_grad()
+def effects(
     model: nn.Module,
-    modules: list[Any],
-    means: list[MeanAttention],
+    modules: Sequence[Any],
+    tables: Sequence[Tensor],
     batches: Iterable[Batch],
-    sets: list[tuple[int, ...]],
+    sets: Sequence[tuple[int, ...]],
 ) -> list[Effect]:
-    """Measure the effects of replacing each set of layers, batch by batch."""
-    sums = torch.zeros(len(sets), 3, dtype=torch.float64)
-    predictions, labelled = 0, False
+    """Measure the effects of replacing each set of layers by tables, batch by batch."""
+    sums = [EffectSums() for _ in sets]
     own = [module.synthesizer for module in modules]
+    means = [MeanAttention(table) for table in tables]
     for batch in batches:
-        original = _predicted(model, batch)
-        predictions += len(original)
+        original = predicted(model, batch)
         for row, layers in zip(sums, sets, strict=True):
             for number in layers:
                 modules[number].synthesizer = means[number]
-            changed = _predicted(model, batch) if layers else original
+            changed = predicted(model, batch) if layers else original
             for number in layers:
                 modules[number].synthesizer = own[number]
-            row[0] += float((original.exp() * (original - changed)).sum())
-            row[1] += int((original.argmax(-1) == changed.argmax(-1)).sum())
-            if batch.labels is not None:
-                labelled = True
-                row[2] += int((changed.argmax(-1) == batch.labels.to(changed.device)).sum())
-    means_of = (sums / max(predictions, 1)).tolist()
-    return [
-        Effect(layers, kl, agreement, accuracy if labelled else None)
-        for layers, (kl, agreement, accuracy) in zip(sets, means_of, strict=True)
-    ]
+            row.add(original, changed, batch.labels)
+    return [row.effect(layers) for layers, row in zip(sets, sums, strict=True)]
 
 
-def _predicted(model: nn.Module, batch: Batch) -> Tensor:
+class EffectSums:
+    """Sums over predictions, from which an effect is made."""
+
+    def __init__(self) -> None:
+        self.predictions, self.labelled = 0, False
+        self.kl, self.agreeing, self.right = 0.0, 0, 0
+
+    def add(self, original: Tensor, changed: Tensor, labels: Tensor | None) -> None:
+        """Add predictions of the original and of another model, as logarithms of probabilities."""
+        self.predictions += len(original)
+        self.kl += float((original.exp() * (original - changed)).sum(dtype=torch.float64))
+        self.agreeing += int((original.argmax(-1) == changed.argmax(-1)).sum())
+        if labels is not None:
+            self.labelled = True
+            self.right += int((changed.argmax(-1) == labels.to(changed.device)).sum())
+
+    def effect(self, layers: tuple[int, ...]) -> Effect:
+        """Return the means."""
+        if self.predictions == 0:
+            raise ValueError("the texts have no prediction that counts; give more or longer texts")
+        kl, agreement, right = (value / self.predictions for value in (self.kl, self.agreeing, self.right))
+        return Effect(layers, kl, agreement, right if self.labelled else None)
+
+
+def predicted(model: nn.Module, batch: Batch) -> Tensor:
     """Return the logarithms of the probabilities of the predictions that count."""
-    return model(**batch.inputs).logits[batch.counted].float().log_softmax(-1)
+    logits = outputs(model, batch).logits
+    return logits[batch.counted.to(logits.device)].float().log_softmax(-1)
+
+
+def outputs(model: nn.Module, batch: Batch, **more: Any) -> Any:
+    """Call a model with the inputs of a batch, on the device of the model."""
+    device = next(model.parameters()).device
+    return model(**{name: value.to(device) for name, value in batch.inputs.items()}, **more)
 
 
 def _installed(module: Any) -> Installed:

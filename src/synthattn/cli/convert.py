@@ -1,0 +1,156 @@
+"""The verb ``synthattn convert``."""
+
+import contextlib
+import math
+import platform
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from synthattn import __version__
+from synthattn.cli.command import command
+from synthattn.cli.probe import labelled, load, read_lines
+from synthattn.convert.conversion import LEAST, Conversion, convert
+from synthattn.convert.probe import kind_of
+from synthattn.convert.tuning import Tuning
+from synthattn.messages import printable_json
+from synthattn.render import terminal
+from synthattn.render.table import Column, Row, Table, number_cell
+from synthattn.saved_file import write_text
+from synthattn.terminal import SafeConsole
+from synthattn.training.progress import Display, display
+
+RECORD = "conversion.json"
+"""The file in the folder of a converted model that holds its evaluation."""
+
+NAMES = {
+    "original": "original",
+    "converted": "converted",
+    "first layers": "control: the first layers",
+    "random layers": "control: layers at random",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Options of the verb but those of the tuning."""
+
+    attention: str
+    layers: str
+    budget_kl: float
+    max_length: int
+    limit: int
+    batch: int
+
+
+def run(
+    folder: str, data: Path, wanted: Wanted, tuning: dict[str, Any], output: Path | None, quiet: bool, as_json: bool
+) -> int:
+    if wanted.limit < LEAST:
+        raise ValueError(f"--limit must be at least {LEAST}, got {wanted.limit}")
+    if not (math.isfinite(wanted.budget_kl) and wanted.budget_kl > 0):
+        raise ValueError(f"--budget-kl must be a number above 0, in nats for each prediction; got {wanted.budget_kl}")
+    settings = Tuning(**tuning)
+    place = output or Path(f"{Path(folder).name}-converted")
+    _check_place(place)
+    lines = read_lines(data, wanted.limit, LEAST)
+    model, tokenizer = load(folder)
+    texts, labels = labelled(lines, model, data) if kind_of(model) == "class" else (lines, None)
+    shown = display("convert", quiet)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        found = convert(
+            model,
+            tokenizer,
+            texts,
+            labels,
+            attention=wanted.attention,  # pyright: ignore[reportArgumentType]  (checked there)
+            layers=wanted.layers,
+            budget_kl=wanted.budget_kl,
+            max_length=wanted.max_length,
+            batch=wanted.batch,
+            tuning=settings,
+            show=_Progress(shown),
+        )
+        shown.close()
+        record = {"command": command(), "versions": _versions(), **found.record()}
+        with _whole_folder(place) as beside:
+            found.model.save_pretrained(beside)
+            tokenizer.save_pretrained(beside)
+            write_text(beside / RECORD, printable_json(record, 2) + "\n")
+    except KeyboardInterrupt:
+        shown.close()
+        SafeConsole(stderr=True).print(f"stopped; {place} was not written", soft_wrap=True)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if as_json:
+        print(printable_json(record, 2))
+        return 0
+    console = SafeConsole()
+    terminal.show(console, [table(found)])
+    console.print(found.sentence())
+    console.print(f"The model is in {place}: synthattn.from_pretrained({str(place)!r}).", soft_wrap=True)
+    return 0
+
+
+class _Progress:
+    """Show the steps of each model that is tuned."""
+
+    def __init__(self, shown: Display) -> None:
+        self.shown, self.last = shown, ""
+
+    def __call__(self, name: str, step: int, steps: int, loss: float) -> None:
+        if step == 1:
+            self.shown.note(f"tuning: {NAMES[name]}")
+        self.shown.step(step, steps, {"loss": f"{loss:.4f}"})
+
+
+def _check_place(place: Path) -> None:
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise ValueError(f"{place} exists; choose another --output")
+    parent = place.absolute().parent
+    if not parent.is_dir():
+        raise ValueError(f"{parent} is not a folder; make it, or choose another --output")
+
+
+@contextlib.contextmanager
+def _whole_folder(place: Path) -> Iterator[Path]:
+    """Yield a folder that takes its name when all is written, and goes if that fails."""
+    beside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.absolute().parent))
+    try:
+        yield beside
+        beside.chmod(0o755)
+        beside.replace(place)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+def _versions() -> dict[str, str]:
+    import torch
+    import transformers
+
+    found = {"synthattn": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
+    return {**found, "python": platform.python_version()}
+
+
+def table(found: Conversion) -> Table:
+    """Return the outcomes as a table."""
+    rows, every = [], found.outcomes
+    for one in every:
+        layers = ", ".join(map(str, one.effect.layers)) or "none"
+        tuned = f", {found.tuning.steps:,} steps" if one.tuned else ""
+        rows.append(Row(f"{NAMES[one.name]}{tuned}", below=f"layers {layers}"))
+    columns = [
+        Column("KL", [number_cell(one.effect.kl, lambda v: f"{v:.4f}") for one in every], direction="lower"),
+        Column("agreement", [number_cell(one.effect.agreement, lambda v: f"{v:.1%}") for one in every]),
+        Column("accuracy", [number_cell(one.effect.accuracy, lambda v: f"{v:.1%}") for one in every]),
+        Column("parameters", [number_cell(one.parameters, lambda v: f"{v:,}") for one in every]),
+    ]
+    title = f"{found.predictions:,} predictions on {found.texts[2]:,} texts that were held out"
+    return Table(title, "model", rows, columns).filled()

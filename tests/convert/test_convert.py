@@ -1,0 +1,284 @@
+"""Converting a small model: tables from the mean attention, tuning, controls, and the command."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from model_families import BERT, inputs, logits, original
+
+import synthattn
+from synthattn.convert import Tuning, convert
+from synthattn.convert.conversion import parse_layers
+from synthattn.convert.probe import MeanAttention, effects, make_batches, mean_logits, own_attention
+from synthattn.convert.tuning import tune
+
+pytestmark = pytest.mark.unchecked
+
+
+@pytest.fixture
+def tokenizer(folder):
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture
+def lines(texts) -> list[str]:
+    return texts.read_text().split("\n")
+
+
+def classifier() -> Any:
+    torch.manual_seed(1)
+    model = transformers.BertForSequenceClassification(transformers.BertConfig(**BERT, num_labels=3))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def test_tables_start_at_the_mean_attention_and_the_original_stays(tokenizer, lines):
+    model = original("bert").float()
+    before = {path: value.clone() for path, value in model.state_dict().items()}
+    found = convert(model, tokenizer, lines, layers=[1], max_length=12, batch=4)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    assert found.layers == (1,)
+    assert found.texts == (10, 5, 5)
+    assert [one.name for one in found.outcomes] == [
+        "original",
+        "converted",
+        "first layers",
+        *["random layers"] * 3,
+    ]
+    start, converted, first = found.outcomes[:3]
+    assert start.effect.kl == pytest.approx(0, abs=1e-6)
+    assert converted.effect.kl > 0
+    assert first.effect.layers == (0,)
+    # The same layers are measured in another way: with the means as logits of the original model.
+    given = make_batches(lines[:4], None, tokenizer, "masked", 12, 4)
+    kept = found.model.get_submodule(found.names[1]).synthesizer
+    with own_attention(model) as modules, torch.no_grad():
+        modules[1].synthesizer = MeanAttention(kept.matrix)
+        expected = logits(model, given[0].inputs)
+    torch.testing.assert_close(logits(found.model, given[0].inputs), expected)
+
+
+def test_pairs_of_positions_without_a_text_take_the_mean_of_their_distance(tokenizer):
+    model = original("bert")
+    given = make_batches(["w1 w2 w3", "w4 w5"], None, tokenizer, "masked", 5, 2)
+    with own_attention(model) as modules:
+        tables = mean_logits(model, modules, given, 5)
+        # What is never seen has the mean of its distance; the farthest distance has no text at all.
+        weights = tables[0].exp()
+        assert weights[:, 3, 4].allclose(weights[:, 4, 5 - 5 + 3].new_tensor(0.0) + weights[:, 2, 3])
+        assert bool((weights[:, 0, 4] <= 1.01e-6).all())
+        assert len(effects(model, modules, tables, given, [(), (0, 1)])) == 2
+
+
+@pytest.mark.parametrize("attention", ["random", "toeplitz"])
+def test_tuning_brings_a_model_closer_to_the_original(tokenizer, lines, attention):
+    model = original("bert").float()
+    tuning = Tuning(steps=25, hidden=attention == "random", learning_rate=3e-3)
+    results = [
+        convert(
+            model, tokenizer, lines * 4, attention=attention, layers="first:1", max_length=12, batch=20, tuning=tuning
+        )
+        for _ in range(1 + (attention == "random"))
+    ]
+    found = results[0]
+    untuned, tuned = (one.effect.kl for one in found.outcomes if one.name == "converted")
+    assert tuned < 0.7 * untuned
+    assert [one.tuned for one in found.named("random layers")] == [True] * 3
+    assert found.named("original")[0].tuned
+    if attention == "random":
+        assert results[1].record() == found.record()
+        torch.testing.assert_close(results[1].model.state_dict(), found.model.state_dict(), rtol=0, atol=0)
+
+
+def test_the_loss_of_the_task_learns_right_answers(tokenizer, lines):
+    model = classifier()
+    labels = [len(line.split()) % 3 for line in lines] * 3
+    tuning = Tuning(steps=40, loss="task", train="all", learning_rate=3e-3)
+    found = convert(model, tokenizer, lines * 3, labels, layers="0", max_length=12, batch=16, tuning=tuning)
+    before, after = (one.effect.accuracy for one in found.outcomes if one.name == "converted")
+    assert before is not None
+    assert after is not None
+    assert after > before
+    assert found.record()["tuning"]["loss"] == "task"
+    assert "accuracy" in found.sentence()
+
+
+@pytest.mark.parametrize("train", ["tables", "layers"])
+def test_what_is_trained_is_what_was_asked_for(tokenizer, lines, train):
+    model, changed = original("bert").float(), original("bert").float()
+    names = synthattn.replace_attention(changed, "random", 12, layers=[1])
+    before = {path: value.clone() for path, value in changed.state_dict().items()}
+    given = make_batches(lines[:4], None, tokenizer, "masked", 12, 4)
+    tune(changed, model, names, lambda turn: given, Tuning(steps=2, train=train))
+    moved = {path for path, value in changed.state_dict().items() if not torch.equal(value, before[path])}
+    table = f"{names[0]}.synthesizer.matrix"
+    assert table in moved
+    assert moved == {table} if train == "tables" else all(path.startswith("bert.encoder.layer.1.") for path in moved)
+    assert len(moved) > 1 or train == "tables"
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in changed.parameters())
+
+
+def test_layers_are_chosen_within_the_budget(tokenizer, lines):
+    model = original("bert").float()
+    with pytest.raises(ValueError, match=r"no layer can be replaced within a KL of 1e-09: the lowest is .*, of layer"):
+        convert(model, tokenizer, lines, budget_kl=1e-9, max_length=12)
+    found = convert(model, tokenizer, lines, budget_kl=100.0, max_length=12)
+    assert found.layers == (0, 1)
+    assert [len(effect.layers) for effect in found.choice] == [1, 2]
+    assert found.named("first layers") == []
+    assert "every layer was replaced" in found.sentence()
+
+
+def test_layers_in_words():
+    assert parse_layers("auto", 4) is None
+    assert parse_layers("first:2", 4) == (0, 1)
+    assert parse_layers("3, 1,1", 4) == (1, 3)
+    for text, line in [
+        ("first:5", "the model has 4 layers to replace; give first:1 to first:4"),
+        ("first:0", "give first:1 to first:4"),
+        ("4", "there is no layer 4: the model has 4 layers to replace, 0 to 3"),
+        ("-1", "layers must be auto, first:6 or numbers such as 0,1,2; got '-1'"),
+        ("", "layers must be auto"),
+        ("last:2", "layers must be auto"),
+    ]:
+        with pytest.raises(ValueError, match=line):
+            parse_layers(text, 4)
+    with pytest.raises(ValueError, match="no layer is named"):
+        parse_layers([], 4)
+    with pytest.raises(ValueError, match="there is no layer True"):
+        parse_layers([True], 4)
+
+
+def test_wrong_arguments_give_one_line(tokenizer, lines):
+    model = original("bert").float()
+    for options, line in [
+        ({"attention": "dense"}, "attention must be one of random, toeplitz; got 'dense'"),
+        ({"budget_kl": 0.0}, "budget_kl must be a number above 0"),
+        ({"budget_kl": float("nan")}, "budget_kl must be a number above 0"),
+        ({"max_length": 1}, "max_length must be at least 2"),
+        ({"max_length": 24}, "max_length is 24, but the model has 23 positions; give at most 23"),
+        ({"batch": 0}, "batch at least 1"),
+    ]:
+        with pytest.raises(ValueError, match=line):
+            convert(model, tokenizer, lines, **{"max_length": 12} | options)
+    with pytest.raises(ValueError, match="there are 7 texts; a conversion needs at least 8"):
+        convert(model, tokenizer, lines[:7], max_length=12)
+    with pytest.raises(ValueError, match="T5ForConditionalGeneration cannot be probed"):
+        convert(original("t5"), tokenizer, lines)
+    with pytest.raises(ValueError, match="the loss of the task needs a label for each text"):
+        convert(classifier(), tokenizer, lines, max_length=12, tuning=Tuning(steps=1, loss="task"))
+    with pytest.raises(ValueError, match="there are 20 texts and 2 labels"):
+        convert(classifier(), tokenizer, lines, [0, 1], max_length=12)
+    with pytest.raises(ValueError, match="there is no label 3: the model has 3 labels, 0 to 2"):
+        convert(classifier(), tokenizer, lines, [3] * 20, max_length=12)
+    regression = transformers.BertForSequenceClassification(transformers.BertConfig(**BERT, num_labels=1))
+    with pytest.raises(ValueError, match="has 1 labels and the problem type"):
+        convert(regression, tokenizer, lines, max_length=12)
+    for options, line in [
+        ({"steps": -1}, "steps must be at least 0"),
+        ({"loss": "mse"}, "loss must be one of distill, task"),
+        ({"train": "heads"}, "train must be one of tables, layers, all"),
+        ({"learning_rate": float("nan")}, "the learning rate must be a number above 0"),
+    ]:
+        with pytest.raises(ValueError, match=line):
+            Tuning(**options)
+    wide = transformers.BertForMaskedLM(transformers.BertConfig(**BERT | {"vocab_size": 20}))
+    with pytest.raises(ValueError, match=r"the tokenizer gives token 30, but the model has 20 tokens"):
+        convert(wide, tokenizer, lines, max_length=12)
+
+
+def test_a_loss_that_is_not_finite_ends_the_tuning(tokenizer, lines):
+    tuning = Tuning(steps=30, learning_rate=1e30)
+    with pytest.raises(ValueError, match=r"the loss is (nan|inf) in step \d+; lower the learning rate, 1e\+30"):
+        convert(original("bert").float(), tokenizer, lines, layers="0", max_length=12, tuning=tuning)
+
+
+def test_the_command_writes_a_model_that_loads(command, folder, texts, tmp_path):
+    out = tmp_path / "out"
+    options = ["--layers", "0", "--max-length", "12", "--steps", "2", "--quiet", "--output", str(out)]
+    result = command("convert", str(folder), "--data", str(texts), *options)
+    assert result.returncode == 0
+    assert "control: layers at random" in result.stdout
+    assert "1 of 2 layers read no token after 2 steps of tuning" in " ".join(result.stdout.split())
+    model = synthattn.from_pretrained(out)
+    assert model.get_submodule(synthattn.attention_layers(model)[0]).synthattn.plan.attention == "random"
+    assert len(transformers.AutoTokenizer.from_pretrained(out)) == 31
+    record = json.loads((out / "conversion.json").read_text())
+    assert record["layers"] == [0]
+    assert logits(model, inputs("bert")).isfinite().all()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "texts.txt"]
+    result = command("convert", str(folder), "--data", str(texts), *options[:-1], str(tmp_path / "b"), "--json")
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["outcomes"] == record["outcomes"]
+
+
+def test_a_command_that_is_stopped_writes_nothing(command, folder, texts, tmp_path, monkeypatch):
+    from transformers import PreTrainedTokenizerFast
+
+    def stop(*args: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", stop)
+    options = ["--layers", "0", "--max-length", "12", "--quiet", "--output", str(tmp_path / "out")]
+    result = command("convert", str(folder), "--data", str(texts), *options)
+    assert result.returncode == 130
+    assert "out was not written" in " ".join(result.stderr.split())
+    assert [p.name for p in tmp_path.iterdir()] == ["texts.txt"]
+
+
+def test_the_command_refuses_in_one_line(command, folder, texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    full, short, empty = tmp_path / "full", tmp_path / "short.txt", tmp_path / "empty.txt"
+    full.mkdir()
+    (full / "x").touch()
+    short.write_text("w1\n" * 7)
+    empty.write_text("")
+    saved = tmp_path / "saved"
+    model = original("bert").float()
+    synthattn.replace_attention(model, "random", 12)
+    model.save_pretrained(saved)
+    for arguments, line in [
+        ([str(folder), "--data", "none.txt"], "none.txt is not a file"),
+        ([str(folder), "--data", str(empty)], "has 0 texts, this needs at least 8"),
+        ([str(folder), "--data", str(short)], "has 7 texts, this needs at least 8"),
+        (["nowhere", "--data", str(texts)], "nowhere cannot be loaded"),
+        ([str(saved), "--data", str(texts)], "its attention was replaced already; give the original model"),
+        ([str(folder), "--data", str(texts), "--budget-kl", "0"], "--budget-kl must be a number above 0"),
+        ([str(folder), "--data", str(texts), "--budget-kl", "nan"], "--budget-kl must be a number above 0"),
+        ([str(folder), "--data", str(texts), "--layers", "0,7"], "there is no layer 7: the model has 2 layers"),
+        ([str(folder), "--data", str(texts), "--loss", "mse"], "loss must be one of distill, task; got 'mse'"),
+        ([str(folder), "--data", str(texts), "--limit", "3"], "--limit must be at least 8"),
+        ([str(folder), "--data", str(texts), "--output", str(full)], "full exists; choose another --output"),
+        ([str(folder), "--data", str(texts), "--output", "no/where"], "no is not a folder"),
+        ([str(folder), "--data", str(texts)], "max_length is 128, but the model has 23 positions; give at most 23"),
+    ]:
+        result = command("convert", *arguments, "--quiet")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert line in result.stderr
+        assert result.stderr.count("\n") == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["empty.txt", "full", "saved", "short.txt", "texts.txt"]
+
+
+def test_labels_of_a_classifier(command, folder, tmp_path):
+    place = tmp_path / "model"
+    transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(place)
+    classifier().save_pretrained(place)
+    file = tmp_path / "texts.txt"
+    rows = [f"w{n} w{n + 1} w3" for n in range(12)]
+    for ends, line in [
+        (["\t0"] * 11 + [""], "text 12 has no tab and label, others have"),
+        (["\t0"] * 11 + ["\tx"], "has labels that the model does not know: 'x'"),
+        ([""] * 12, "the loss of the task needs a label for each text"),
+    ]:
+        file.write_text("\n".join(row + end for row, end in zip(rows, ends, strict=True)))
+        options = ["--max-length", "8", "--steps", "1", "--loss", "task", "--quiet"]
+        result = command("convert", str(place), "--data", str(file), *options)
+        assert result.returncode == 2
+        assert line in result.stderr
+    file.write_text("\n".join(f"{row}\tLABEL_{n % 3}" for n, row in enumerate(rows)))
+    out = str(tmp_path / "out")
+    result = command("convert", str(place), "--data", str(file), *options, "--layers", "1", "--output", out)
+    assert (result.returncode, result.stderr) == (0, "")

