@@ -46,7 +46,7 @@ TITLES = {"bert": "BERT, masked tokens", "classifier": "classifier, 50 classes",
 LONGEST = 256
 """Tokens of a text; 99 of 100 reactions are shorter than 267."""
 
-PROBED = {"bert": 512, "classifier": 800, "albert": 512}
+PROBED = {"bert": 200, "classifier": 300, "albert": 200}
 """Texts of each probe: half for the mean, half for the effects."""
 
 
@@ -185,17 +185,113 @@ def _rounded(value: Any) -> Any:
 
 
 def page() -> None:
-    """x."""
+    """Write the pictures, and the tables in docs/convert.md."""
+    record = _read()
+    for name in ("bert", "classifier"):
+        if name in record.get("probe", {}):
+            write_text(PICTURE.with_name(f"study-{name}.svg"), picture(name, record["probe"][name]))
+    put(lines(record), BEGIN, END)
+
+
+def picture(name: str, probe: dict[str, Any]) -> str:
+    """Draw the accuracy of a model against the number of layers that were replaced, in three orders."""
+    start = (0, 100 * probe["accuracy"])
+
+    def line(title: str, place: int, lists: list[list[dict[str, Any]]]) -> Line:
+        columns = [[100 * effect["accuracy"] for effect in column] for column in zip(*lists, strict=True)]
+        points = [start, *((n, sum(found) / len(found)) for n, found in enumerate(columns, start=1))]
+        band = [(n, min(found), max(found)) for n, found in enumerate(columns, start=1)] if len(lists) > 1 else []
+        return Line(title, place, points, band=band)
+
+    drawn = [
+        line("random order", 3, probe["drawn"]),
+        line("first layers", 2, [probe["first"]]),
+        line("lowest KL first", 1, [probe["lowest"]]),
+    ]
+    chart = Lines(f"{TITLES[name]}: accuracy, layers replaced", "layers replaced", "right, %", drawn, width=420)
+    return chart.svg()
+
+
+def lines(record: dict[str, Any]) -> list[str]:
+    """Return the tables of the page."""
+    found = []
+    for name, probe in record.get("probe", {}).items():
+        found += [*_probe_lines(name, probe), ""]
+    if record.get("converted"):
+        found += [*_converted_lines(record), ""]
+    return found[:-1]
+
+
+def _probe_lines(name: str, probe: dict[str, Any]) -> list[str]:
+    names, half = len(probe["names"]), probe["texts"] // 2
+    head = (
+        f"**{TITLES[name]}.** {half} reactions for the mean, {half} others with {probe['predictions']:,} predictions "
+    )
+    head += f"for the effects. The original is right in {probe['accuracy']:.1%}."
+    if names == 1:
+        all_of_them = probe["lowest"][0]
+        return [
+            f"{head} All of its layers share one attention, which can only be replaced in all: KL {_kl(all_of_them)}, "
+            f"agreement {all_of_them['agreement']:.1%}, accuracy {all_of_them['accuracy']:.1%}."
+        ]
+    counts = sorted({1, 2, 3, *range(3, names + 1, 3), names})
+    rows = [
+        ["replaced", "KL: lowest KL first", "first layers", "random order", "accuracy: lowest KL first", "first layers",
+         "random order"],
+        ["---:"] * 7,
+    ]  # fmt: skip
+    for count in counts:
+        lowest, first = probe["lowest"][count - 1], probe["first"][count - 1]
+        drawn = [effects[count - 1] for effects in probe["drawn"]]
+        rows.append([str(count), _kl(lowest), _kl(first), _range(drawn, "kl"), _right(lowest), _right(first),
+                     _range(drawn, "accuracy")])  # fmt: skip
+    alone = sorted(range(names), key=lambda n: probe["single"][n]["kl"])
+    ends = f"Alone, layer {alone[0]} has the lowest KL, {_kl(probe['single'][alone[0]])}, and layer {alone[-1]} the "
+    ends += f"highest, {_kl(probe['single'][alone[-1]])}."
+    return [head, "", *(f"| {' | '.join(row)} |" for row in rows), "", ends]
+
+
+def _converted_lines(record: dict[str, Any]) -> list[str]:
+    rows = [["model", "seed", "layers replaced", "tuned", "KL", "agreement", "accuracy"], ["---"] * 3 + ["---:"] * 4]
+    for result in record["converted"].values():
+        seed = str(result["tuning"]["seed"])
+        for one in result["outcomes"]:
+            effect = one["effect"]
+            which = ", ".join(map(str, effect["layers"])) or "none"
+            kind = {"first layers": " (the first)", "random layers": " (at random)", "converted": " (chosen)"}
+            steps = f"{result['tuning']['steps']} steps" if one["tuned"] else "no"
+            figures = [_kl(effect), f"{effect['agreement']:.1%}", _right(effect)]
+            rows.append([TITLES[result["model"]], seed, which + kind.get(one["name"], ""), steps, *figures])
+    one = next(iter(record["converted"].values()))
+    tables, choice, held = one["texts"]
+    steps, batch, kl = one["tuning"]["steps"], one["batch"], one["budget_kl"]
+    head = f"**With tuning.** {tables} reactions gave the tables and the {steps} steps of distillation with batches of "
+    head += f"{batch}, {choice} decided which layers stay within a KL of {kl:g} before tuning, {held} are measured."
+    return [head, "", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _kl(effect: dict[str, Any]) -> str:
+    return f"{abs(effect['kl']):.4f}"
+
+
+def _right(effect: dict[str, Any]) -> str:
+    return f"{effect['accuracy']:.1%}"
+
+
+def _range(effects: list[dict[str, Any]], name: str) -> str:
+    values = [abs(effect[name]) for effect in effects]
+    shown = [f"{value:.4f}" if name == "kl" else f"{value:.1%}" for value in (min(values), max(values))]
+    return " to ".join(dict.fromkeys(shown))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure conversions of real pretrained models.")
     parser.add_argument("what", choices=["prepare", "measure", "page"])
     parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/conversions"))
-    parser.add_argument("--steps", type=int, default=60, help="steps of tuning")
+    parser.add_argument("--steps", type=int, default=40, help="steps of tuning")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--texts", type=int, default=1000)
+    parser.add_argument("--texts", type=int, default=320)
     parser.add_argument("--budgets", default="0.05,0.05", help="the highest KL for the BERT and for the classifier")
     options = parser.parse_args()
     if options.what == "prepare":

@@ -35,6 +35,17 @@ def classifier() -> Any:
     return model.eval()
 
 
+def lively() -> Any:
+    """Return a model whose predictions depend much on its attention."""
+    model = original("bert").float()
+    for path, parameter in model.named_parameters():
+        if "LayerNorm.weight" in path:
+            torch.nn.init.ones_(parameter)
+        elif "query" in path or "key" in path:
+            torch.nn.init.normal_(parameter, std=0.5)
+    return model
+
+
 def test_tables_start_at_the_mean_attention_and_the_original_stays(tokenizer, lines):
     model = original("bert").float()
     before = {path: value.clone() for path, value in model.state_dict().items()}
@@ -75,8 +86,8 @@ def test_pairs_of_positions_without_a_text_take_the_mean_of_their_distance(token
 
 @pytest.mark.parametrize("attention", ["random", "toeplitz"])
 def test_tuning_brings_a_model_closer_to_the_original(tokenizer, lines, attention):
-    model = original("bert").float()
-    tuning = Tuning(steps=25, hidden=attention == "random", learning_rate=3e-3)
+    model = lively()
+    tuning = Tuning(steps=15, hidden=attention == "random", learning_rate=3e-3)
     results = [
         convert(
             model, tokenizer, lines * 4, attention=attention, layers="first:1", max_length=12, batch=20, tuning=tuning
@@ -85,7 +96,8 @@ def test_tuning_brings_a_model_closer_to_the_original(tokenizer, lines, attentio
     ]
     found = results[0]
     untuned, tuned = (one.effect.kl for one in found.outcomes if one.name == "converted")
-    assert tuned < 0.7 * untuned
+    assert untuned > 0.01
+    assert tuned < 0.8 * untuned
     assert [one.tuned for one in found.named("random layers")] == [True] * 3
     assert found.named("original")[0].tuned
     if attention == "random":
@@ -96,7 +108,7 @@ def test_tuning_brings_a_model_closer_to_the_original(tokenizer, lines, attentio
 def test_the_loss_of_the_task_learns_right_answers(tokenizer, lines):
     model = classifier()
     labels = [len(line.split()) % 3 for line in lines] * 3
-    tuning = Tuning(steps=40, loss="task", train="all", learning_rate=3e-3)
+    tuning = Tuning(steps=20, loss="task", train="all", learning_rate=3e-3)
     found = convert(model, tokenizer, lines * 3, labels, layers="0", max_length=12, batch=16, tuning=tuning)
     before, after = (one.effect.accuracy for one in found.outcomes if one.name == "converted")
     assert before is not None
@@ -204,7 +216,7 @@ def test_the_command_writes_a_model_that_loads(command, folder, texts, tmp_path)
     assert "control: layers at random" in result.stdout
     assert "1 of 2 layers read no token after 2 steps of tuning" in " ".join(result.stdout.split())
     model = synthattn.from_pretrained(out)
-    assert model.get_submodule(synthattn.attention_layers(model)[0]).synthattn.plan.attention == "random"
+    assert model.get_submodule("bert.encoder.layer.0.attention.self").synthattn.plan.attention == "random"
     assert len(transformers.AutoTokenizer.from_pretrained(out)) == 31
     record = json.loads((out / "conversion.json").read_text())
     assert record["layers"] == [0]
@@ -244,11 +256,14 @@ def test_the_command_refuses_in_one_line(command, folder, texts, tmp_path, monke
         ([str(folder), "--data", "none.txt"], "none.txt is not a file"),
         ([str(folder), "--data", str(empty)], "has 0 texts, this needs at least 8"),
         ([str(folder), "--data", str(short)], "has 7 texts, this needs at least 8"),
-        (["nowhere", "--data", str(texts)], "nowhere cannot be loaded"),
+        ([str(tmp_path / "nowhere"), "--data", str(texts)], "nowhere cannot be loaded"),
         ([str(saved), "--data", str(texts)], "its attention was replaced already; give the original model"),
         ([str(folder), "--data", str(texts), "--budget-kl", "0"], "--budget-kl must be a number above 0"),
         ([str(folder), "--data", str(texts), "--budget-kl", "nan"], "--budget-kl must be a number above 0"),
-        ([str(folder), "--data", str(texts), "--layers", "0,7"], "there is no layer 7: the model has 2 layers"),
+        (
+            [str(folder), "--data", str(texts), "--layers", "0,7", "--max-length", "12"],
+            "there is no layer 7: the model has 2 layers",
+        ),
         ([str(folder), "--data", str(texts), "--loss", "mse"], "loss must be one of distill, task; got 'mse'"),
         ([str(folder), "--data", str(texts), "--limit", "3"], "--limit must be at least 8"),
         ([str(folder), "--data", str(texts), "--output", str(full)], "full exists; choose another --output"),

@@ -168,6 +168,24 @@ def test_a_mask_that_was_changed_in_place_is_read_again():
     assert keep.tolist() == [[True, True, True, False, False]]
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama", "modernbert", "t5", "bart"])
+def test_attention_weights_of_other_families_are_those_of_the_logits(name):
+    """Rows sum to 1, nothing is seen that the mask hides, and the output does not change."""
+    model, given = converted(name, "random+vanilla"), padded(inputs(name), "right")
+    model.set_attn_implementation("eager")
+    expected = logits(model, given)
+    result = model(**given, output_attentions=True)
+    torch.testing.assert_close(result.logits, expected)
+    every = result.attentions if hasattr(result, "attentions") else result.encoder_attentions
+    assert len(every) == 2
+    for weights in every:
+        assert weights.shape == (BATCH, 4, LENGTH + 2, LENGTH + 2)
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]), rtol=0, atol=1e-6)
+        assert not weights[:, :, :LENGTH, LENGTH:].any()
+        if name in ("gpt2", "llama"):
+            assert not weights.triu(1).any()
+
+
 def test_attention_weights_are_returned_where_they_are_asked_for():
     model, given = converted("bert", "random"), inputs("bert")
     assert not model(**given).get("attentions")
@@ -191,7 +209,36 @@ def test_gradient_checkpointing_gives_equal_gradients(reentrant):
     torch.testing.assert_close(*grads)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "t5"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "modernbert", "vit"])
+def test_gradient_checkpointing_of_other_families(name):
+    grads = []
+    for checkpointing in (False, True):
+        model = converted(name, "random").train()
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        logits(model, inputs(name)).square().sum().backward()
+        grads.append({path: value.grad for path, value in model.named_parameters()})
+    torch.testing.assert_close(*grads)
+
+
+def test_strict_data_parallel_training_finds_a_gradient_for_every_parameter(tmp_path):
+    """Qwen3's norms of queries and keys have none where nothing reads these; DistributedDataParallel then refuses."""
+    given = inputs("qwen3")
+    plain = converted("qwen3", "random")
+    logits(plain, given).square().sum().backward()
+    torch.distributed.init_process_group("gloo", f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        model = nn.parallel.DistributedDataParallel(converted("qwen3", "random"))
+        for _ in range(2):  # the second step finds what the first left out
+            model.zero_grad()
+            logits(model, given).square().sum().backward()
+        found = {path: value.grad for path, value in model.module.named_parameters()}
+    finally:
+        torch.distributed.destroy_process_group()
+    torch.testing.assert_close(found, {path: value.grad for path, value in plain.named_parameters()})
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "qwen3", "bart", "gpt2", "t5"])
 def test_bf16(name):
     model, given = converted(name, "random+vanilla"), inputs(name)
     expected = logits(model, given)
@@ -254,6 +301,24 @@ def test_the_trainer_trains_saves_and_resumes(tmp_path):
     again = synthattn.from_pretrained(tmp_path / "checkpoint-2")
     Trainer(again, settings, train_dataset=data).train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     torch.testing.assert_close(again.state_dict(), model.state_dict())
+
+
+@pytest.mark.parametrize(("name", "spec"), [("gpt2", "dense"), ("t5", "random"), ("llama", "random+vanilla")])
+def test_the_trainer_trains_generating_models(name, spec, tmp_path):
+    from transformers import Trainer, TrainingArguments
+
+    torch.manual_seed(0)
+    data = [{"input_ids": t, "labels": t} for t in torch.randint(3, VOCABULARY, (4, LENGTH))]
+    settings = TrainingArguments(
+        str(tmp_path), max_steps=1, per_device_train_batch_size=4, use_cpu=True, report_to=[], save_strategy="no",
+        logging_strategy="no", disable_tqdm=True, learning_rate=0.01, lr_scheduler_type="constant",
+    )  # fmt: skip
+    model = converted(name, spec).float()
+    before = copy.deepcopy(model.state_dict())
+    Trainer(model, settings, train_dataset=data).train()
+    tables = [path for path, _ in model.named_parameters() if ".synthesizer." in path]
+    assert tables
+    assert all(not torch.equal(model.state_dict()[path], before[path]) for path in tables)
 
 
 def test_the_interface_of_transformers_is_what_it_was():

@@ -76,7 +76,7 @@ def test_the_command_refuses_in_one_line(command, folder, texts, tmp_path):
     short = tmp_path / "short.txt"
     short.write_text("w1 w2\n")
     single = tmp_path / "single.txt"
-    single.write_text("\n" + "[PAD]\n" * 6)
+    single.write_text("w1\n" * 4)
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"w1\n\xff\n")
     for arguments, line in [

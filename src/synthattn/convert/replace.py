@@ -151,9 +151,10 @@ def _nothing_to_replace(model: nn.Module) -> str:
     inner = [path for path, part in model.named_modules() if path and is_transformers_model(part)]
     if inner and not is_transformers_model(model):
         return f"{name} contains a model of transformers; call replace_attention(model.{inner[0]}, ...)"
-    if not is_transformers_model(model):
-        return f"{name} has no torch.nn.MultiheadAttention to replace"
     others = off_interface(model)
+    if not is_transformers_model(model):
+        own = f"; its own attention ({listed(others, 5)}) is not known" if others else ""
+        return f"{name} has no torch.nn.MultiheadAttention to replace{own}"
     return (
         f"{name} has no self-attention on transformers' attention interface"
         + (f" ({listed(others, 5)})" if others else "")

@@ -93,15 +93,16 @@ def tune(
             loss = _loss(model, original, batch, settings)
             if loss is None:
                 continue
-            if not bool(loss.isfinite()):
-                raise ValueError(f"the loss is {float(loss)} in step {step + 1}; lower the learning rate, {rate:g}")
+            value = float(loss.detach())
+            if not math.isfinite(value):
+                raise ValueError(f"the loss is {value} in step {step + 1}; lower the learning rate, {rate:g}")
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(trained.values(), 1.0)
             optimizer.step()
             schedule.step()
             step += 1
-            show(step, float(loss))
+            show(step, value)
             if step == settings.steps:
                 break
         turn += 1
