@@ -37,8 +37,8 @@ SMILES = r"\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\||\(|\)|\.|=|#|-|\+|\\|\/|
 
 MODELS = {
     "bert": ("rxnfp", "rxnfp/models/transformers/bert_pretrained", "BertForMaskedLM"),
-    "classifier": ("rxnfp", "rxnfp/models/transformers/bert_ft_10k_25s", "BertForSequenceClassification"),
     "albert": ("rxnmapper", "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k", "AlbertForMaskedLM"),
+    "classifier": ("rxnfp", "rxnfp/models/transformers/bert_ft_10k_25s", "BertForSequenceClassification"),
 }
 """The package of each model, its folder there, and its class."""
 
@@ -46,7 +46,7 @@ TITLES = {"bert": "BERT, masked tokens", "classifier": "classifier, 50 classes",
 LONGEST = 256
 """Tokens of a text; 99 of 100 reactions are shorter than 267."""
 
-PROBED = {"bert": 200, "classifier": 300, "albert": 200}
+PROBED = {"bert": 100, "albert": 100, "classifier": 200}
 """Texts of each probe: half for the mean, half for the effects."""
 
 
@@ -288,10 +288,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure conversions of real pretrained models.")
     parser.add_argument("what", choices=["prepare", "measure", "page"])
     parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/conversions"))
-    parser.add_argument("--steps", type=int, default=40, help="steps of tuning")
+    parser.add_argument("--steps", type=int, default=20, help="steps of tuning")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--texts", type=int, default=320)
+    parser.add_argument("--texts", type=int, default=200)
     parser.add_argument("--budgets", default="0.05,0.05", help="the highest KL for the BERT and for the classifier")
     options = parser.parse_args()
     if options.what == "prepare":

@@ -198,8 +198,19 @@ def test_wrong_arguments_give_one_line(tokenizer, lines):
         with pytest.raises(ValueError, match=line):
             Tuning(**options)
     wide = transformers.BertForMaskedLM(transformers.BertConfig(**BERT | {"vocab_size": 20}))
-    with pytest.raises(ValueError, match=r"the tokenizer gives token 30, but the model has 20 tokens"):
+    with pytest.raises(ValueError, match=r"the tokenizer gives token 28, but the model has 20 tokens"):
         convert(wide, tokenizer, lines, max_length=12)
+
+
+def test_texts_without_predictions_are_refused(tokenizer):
+    model = original("bert").float()
+    given = make_batches(["w1", "w2"], None, tokenizer, "masked", 12, 2)
+    names = synthattn.replace_attention(model, "random", 12)
+    with pytest.raises(ValueError, match="the texts have no prediction that counts"):
+        tune(model, original("bert").float(), names, lambda turn: given, Tuning(steps=1))
+    deberta = transformers.DebertaV2ForMaskedLM(transformers.DebertaV2Config(**BERT))
+    with pytest.raises(ValueError, match="has no self-attention on transformers' attention interface"):
+        convert(deberta, tokenizer, ["w1 w2"] * 8, layers="0", max_length=12)
 
 
 def test_a_loss_that_is_not_finite_ends_the_tuning(tokenizer, lines):

@@ -58,11 +58,11 @@ def run(
     place = output or Path(f"{Path(folder).name}-converted")
     _check_place(place)
     lines = read_lines(data, wanted.limit, LEAST)
-    model, tokenizer = load(folder)
-    texts, labels = labelled(lines, model, data) if kind_of(model) == "class" else (lines, None)
     shown = display("convert", quiet)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        model, tokenizer = load(folder)
+        texts, labels = labelled(lines, model, data) if kind_of(model) == "class" else (lines, None)
         found = convert(
             model,
             tokenizer,
@@ -75,18 +75,18 @@ def run(
             batch=wanted.batch,
             tuning=settings,
             show=_Progress(shown),
+            note=shown.note,
         )
-        shown.close()
         record = {"command": command(), "versions": _versions(), **found.record()}
         with _whole_folder(place) as beside:
             found.model.save_pretrained(beside)
             tokenizer.save_pretrained(beside)
             write_text(beside / RECORD, printable_json(record, 2) + "\n")
     except KeyboardInterrupt:
-        shown.close()
         SafeConsole(stderr=True).print(f"stopped; {place} was not written", soft_wrap=True)
         return 130
     finally:
+        shown.close()
         signal.signal(signal.SIGTERM, before)
     if as_json:
         print(printable_json(record, 2))

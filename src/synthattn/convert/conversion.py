@@ -125,6 +125,7 @@ def convert(
     batch: int = 16,
     tuning: Tuning | None = None,
     show: Show = lambda name, step, steps, loss: None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> Conversion:
     """Return a copy of a model in which some layers attend by tables, evaluated beside controls.
 
@@ -145,9 +146,12 @@ def convert(
         batch: the number of texts in a batch.
         tuning: options of the tuning; nothing is trained unless given.
         show: called while models are tuned.
+        note: called with the name of each stage.
     """
     kind, settings = kind_of(model), tuning or Tuning()
     names = attention_layers(model)
+    if not names:
+        replace_attention(model, "vanilla")  # says why there are none
     _check(model, kind, texts, labels, attention, budget_kl, max_length, batch, settings)
     given = parse_layers(layers, len(names))
     order = random.Random(settings.seed).sample(range(len(texts)), len(texts))
@@ -168,7 +172,10 @@ def convert(
     by_length = [sorted(part, key=lambda n: len(texts[n])) for part in parts]
     choosing, held_out = batches(by_length[1]), batches(by_length[2])
     with own_attention(model) as modules:
+        note(f"mean attention of {len(modules)} layers")
         tables = mean_logits(model, modules, batches(by_length[0]), max_length)
+        if given is None:
+            note("effects of layers, alone and together")
         choice = _in_budget(model, modules, tables, choosing, budget_kl) if given is None else []
     chosen = given if given is not None else max((one.layers for one in choice if one.kl <= budget_kl), key=len)
 
@@ -184,6 +191,7 @@ def convert(
                 around = [names[n] for n in replaced or chosen]
                 tune(changed, model, around, turns, settings, lambda step, loss: show(name, step, settings.steps, loss))
             size = sum(parameter.numel() for parameter in changed.parameters())
+            note(f"evaluating: {name}")
             known[replaced, tuned] = size, _compared(model, changed, replaced, held_out)
         outcomes.append(Outcome(name, tuned, *known[replaced, tuned]))
         return changed

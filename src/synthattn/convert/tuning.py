@@ -89,6 +89,7 @@ def tune(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, settings.steps))
     step, turn = 0, 0
     while step < settings.steps:
+        before = step
         for batch in batches(turn):
             loss = _loss(model, original, batch, settings)
             if loss is None:
@@ -105,6 +106,8 @@ def tune(
             show(step, value)
             if step == settings.steps:
                 break
+        if step == before:
+            raise ValueError("the texts have no prediction that counts; give more or longer texts")
         turn += 1
     for path, parameter in model.named_parameters():
         parameter.requires_grad_(wanted[path])
