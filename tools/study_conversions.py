@@ -25,7 +25,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from synthattn.render.charts import Line, Lines
 from synthattn.saved_file import write_text
+from tools.update_conversions import put
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "docs" / "convert" / "study.json"
@@ -219,7 +221,7 @@ def lines(record: dict[str, Any]) -> list[str]:
         found += [*_probe_lines(name, probe), ""]
     if record.get("converted"):
         found += [*_converted_lines(record), ""]
-    return found[:-1]
+    return found[:-1] or ["Not measured yet."]
 
 
 def _probe_lines(name: str, probe: dict[str, Any]) -> list[str]:
@@ -234,7 +236,7 @@ def _probe_lines(name: str, probe: dict[str, Any]) -> list[str]:
             f"{head} All of its layers share one attention, which can only be replaced in all: KL {_kl(all_of_them)}, "
             f"agreement {all_of_them['agreement']:.1%}, accuracy {all_of_them['accuracy']:.1%}."
         ]
-    counts = sorted({1, 2, 3, *range(3, names + 1, 3), names})
+    counts = sorted({n for n in (1, 2, *range(3, names, 3), names) if n <= names})
     rows = [
         ["replaced", "KL: lowest KL first", "first layers", "random order", "accuracy: lowest KL first", "first layers",
          "random order"],

@@ -16,6 +16,9 @@ from synthattn.convert.tuning import tune
 
 pytestmark = pytest.mark.unchecked
 
+# Its annotations lack some arguments.
+CONFIG: Any = transformers.BertConfig
+
 
 @pytest.fixture
 def tokenizer(folder):
@@ -29,7 +32,7 @@ def lines(texts) -> list[str]:
 
 def classifier() -> Any:
     torch.manual_seed(1)
-    model = transformers.BertForSequenceClassification(transformers.BertConfig(**BERT, num_labels=3))
+    model = transformers.BertForSequenceClassification(CONFIG(**BERT, num_labels=3))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return model.eval()
@@ -186,7 +189,7 @@ def test_wrong_arguments_give_one_line(tokenizer, lines):
         convert(classifier(), tokenizer, lines, [0, 1], max_length=12)
     with pytest.raises(ValueError, match="there is no label 3: the model has 3 labels, 0 to 2"):
         convert(classifier(), tokenizer, lines, [3] * 20, max_length=12)
-    regression = transformers.BertForSequenceClassification(transformers.BertConfig(**BERT, num_labels=1))
+    regression = transformers.BertForSequenceClassification(CONFIG(**BERT, num_labels=1))
     with pytest.raises(ValueError, match="has 1 labels and the problem type"):
         convert(regression, tokenizer, lines, max_length=12)
     for options, line in [
@@ -197,7 +200,7 @@ def test_wrong_arguments_give_one_line(tokenizer, lines):
     ]:
         with pytest.raises(ValueError, match=line):
             Tuning(**options)
-    wide = transformers.BertForMaskedLM(transformers.BertConfig(**BERT | {"vocab_size": 20}))
+    wide = transformers.BertForMaskedLM(CONFIG(**BERT | {"vocab_size": 20}))
     with pytest.raises(ValueError, match=r"the tokenizer gives token 28, but the model has 20 tokens"):
         convert(wide, tokenizer, lines, max_length=12)
 

@@ -1,6 +1,7 @@
 """The figures in docs/convert.md are those of the records."""
 
 import json
+from typing import Any
 
 from tools import study_conversions, update_conversions
 
@@ -18,5 +19,31 @@ def test_speeds_are_those_of_the_record():
 
 
 def test_the_study_is_that_of_the_record():
-    record = json.loads(study_conversions.RECORD.read_text(encoding="utf-8"))
+    record = json.loads(study_conversions.RECORD.read_text()) if study_conversions.RECORD.is_file() else {}
     assert between(study_conversions.BEGIN, study_conversions.END) == "\n".join(study_conversions.lines(record))
+
+
+def effect(layers: int, kl: float, accuracy: float) -> dict[str, Any]:
+    return {"layers": list(range(layers)), "kl": kl, "agreement": 0.5, "accuracy": accuracy}
+
+
+def test_tables_of_the_study():
+    more = [effect(1, 0.1, 0.9), effect(2, 0.3, 0.7)]
+    probe = {
+        "texts": 20, "names": ["a", "b"], "predictions": 1234, "accuracy": 0.95,
+        "single": [effect(1, 0.2, 0.8), effect(1, 0.1, 0.9)], "lowest": more, "first": [effect(1, 0.2, 0.8), more[1]],
+        "drawn": [more, [effect(1, 0.2, 0.8), more[1]], more],
+    }  # fmt: skip
+    outcomes = [
+        {"name": "original", "tuned": False, "effect": effect(0, -0.0, 0.95)},
+        {"name": "random layers", "tuned": True, "effect": effect(1, 0.25, 0.85)},
+    ]
+    tuning = {"steps": 20, "seed": 3}
+    result = {"model": "bert", "batch": 8, "budget_kl": 0.05, "texts": [10, 5, 5], "tuning": tuning}
+    found = study_conversions.lines({"probe": {"bert": probe}, "converted": {"x": {**result, "outcomes": outcomes}}})
+    assert found[0].startswith("**BERT, masked tokens.** 10 reactions for the mean, 10 others with 1,234 predictions")
+    assert "| 1 | 0.1000 | 0.2000 | 0.1000 to 0.2000 | 90.0% | 80.0% | 80.0% to 90.0% |" in found
+    assert "| 2 | 0.3000 | 0.3000 | 0.3000 | 70.0% | 70.0% | 70.0% |" in found
+    assert "Alone, layer 1 has the lowest KL, 0.1000, and layer 0 the highest, 0.2000." in found
+    assert "| BERT, masked tokens | 3 | none | no | 0.0000 | 50.0% | 95.0% |" in found
+    assert "| BERT, masked tokens | 3 | 0 (at random) | 20 steps | 0.2500 | 50.0% | 85.0% |" in found

@@ -148,17 +148,19 @@ def _loss(model: nn.Module, original: nn.Module, batch: Batch, settings: Tuning)
     if settings.loss == "task":
         if batch.labels is None:
             raise ValueError("the loss of the task needs labels; give them, or choose the loss distill")
-        loss = F.cross_entropy(logits, batch.labels.to(logits.device))
+        right = F.cross_entropy(logits, batch.labels.to(logits.device))
         if not settings.hidden:
-            return loss
+            return right
+    else:
+        right = None
     with torch.no_grad():
         aim = outputs(original, batch, output_hidden_states=settings.hidden)
-    if settings.loss == "distill":
+    if right is None:
         target = aim.logits[batch.counted.to(logits.device)].float().log_softmax(-1)
-        loss = F.kl_div(logits.log_softmax(-1), target, log_target=True, reduction="batchmean")
-    if settings.hidden:
-        loss = loss + _hidden_loss(found.hidden_states, aim.hidden_states, batch.inputs["attention_mask"])
-    return loss
+        right = F.kl_div(logits.log_softmax(-1), target, log_target=True, reduction="batchmean")
+    if not settings.hidden:
+        return right
+    return right + _hidden_loss(found.hidden_states, aim.hidden_states, batch.inputs["attention_mask"])
 
 
 def _hidden_loss(found: Sequence[Tensor], aims: Sequence[Tensor], mask: Tensor) -> Tensor:
