@@ -117,9 +117,20 @@ def attention(
     )
     heads = run(call).transpose(1, 2)
     wanted = kwargs.get("output_attentions") or installed.config.output_attentions or installed.returns_weights
+    wanted = wanted or (not is_tracing(value) and _weights_are_recorded())
     if not wanted:
         return heads, None
     return heads, attention_weights(call.logits, read.mask).expand(batch, -1, -1, -1)
+
+
+def _weights_are_recorded() -> bool:
+    """Return True if transformers collects attention weights. GPT-2 keeps the argument that asks for them."""
+    try:
+        from transformers.utils.output_capturing import _active_collector
+    except ImportError:
+        return False
+    collected = _active_collector.get()
+    return collected is not None and "attentions" in collected
 
 
 def _check(installed: Installed, query: Tensor, value: Tensor, tokens: Any, kwargs: dict[str, Any]) -> None:
