@@ -66,6 +66,7 @@ def test_tables_start_at_the_mean_attention_and_the_original_stays(tokenizer, li
     assert start.effect.kl == pytest.approx(0, abs=1e-6)
     assert converted.effect.kl > 0
     assert first.effect.layers == (0,)
+    assert "the choice is " in found.sentence()
     # The same layers are measured in another way: with the means as logits of the original model.
     given = make_batches(lines[:4], None, tokenizer, "masked", 12, 4)
     kept = found.model.get_submodule(found.names[1]).synthesizer
@@ -228,6 +229,7 @@ def test_the_command_writes_a_model_that_loads(command, folder, texts, tmp_path)
     result = command("convert", str(folder), "--data", str(texts), *options)
     assert result.returncode == 0
     assert "control: layers at random" in result.stdout
+    assert "The chosen layers are the first ones." in " ".join(result.stdout.split())
     assert "1 of 2 layers read no token after 2 steps of tuning" in " ".join(result.stdout.split())
     model = synthattn.from_pretrained(out)
     assert model.get_submodule("bert.encoder.layer.0.attention.self").synthattn.plan.attention == "random"

@@ -19,7 +19,7 @@ from synthattn.convert.probe import kind_of
 from synthattn.convert.tuning import Tuning
 from synthattn.messages import printable_json
 from synthattn.render import terminal
-from synthattn.render.table import Column, Row, Table, number_cell
+from synthattn.render.table import Cell, Column, Row, Table, number_cell
 from synthattn.saved_file import write_text
 from synthattn.terminal import SafeConsole
 from synthattn.training.progress import Display, display
@@ -143,10 +143,10 @@ def table(found: Conversion) -> Table:
     """Return the outcomes as a table."""
     rows, every = [], found.outcomes
     for one in every:
-        layers = ", ".join(map(str, one.effect.layers)) or "none"
         tuned = f", {found.tuning.steps:,} steps" if one.tuned else ""
-        rows.append(Row(f"{NAMES[one.name]}{tuned}", below=f"layers {layers}"))
+        rows.append(Row(f"{NAMES[one.name]}{tuned}"))
     columns = [
+        Column("layers", [Cell(", ".join(map(str, one.effect.layers)) or "none") for one in every]),
         Column("KL", [number_cell(one.effect.kl, lambda v: f"{v:.4f}") for one in every], direction="lower"),
         Column("agreement", [number_cell(one.effect.agreement, lambda v: f"{v:.1%}") for one in every]),
         Column("accuracy", [number_cell(one.effect.accuracy, lambda v: f"{v:.1%}") for one in every]),

@@ -104,6 +104,8 @@ class Conversion:
             return f"{text}; every layer was replaced, so there is no other choice to compare with."
         kls = [one.effect.kl for one in drawn]
         text += f". The first layers: KL {first[0].effect.kl:.4f}; layers at random: {min(kls):.4f} to {max(kls):.4f}"
+        if self.layers == first[0].effect.layers:
+            return f"{text}. The chosen layers are the first ones."
         better = found.effect.kl < min(first[0].effect.kl, *kls)
         return f"{text}; the choice {'is the best of these' if better else 'is not better than all of these'}."
 
