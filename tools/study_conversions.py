@@ -221,7 +221,9 @@ def lines(record: dict[str, Any]) -> list[str]:
         found += [*_probe_lines(name, probe), ""]
     if record.get("converted"):
         found += [*_converted_lines(record), ""]
-    return found[:-1] or ["Not measured yet."]
+    missing = [TITLES[name] for name in MODELS if name not in record.get("probe", {})]
+    missing += [] if record.get("converted") else ["conversions with tuning"]
+    return [*found, f"Not measured yet: {'; '.join(missing)}."] if missing else found[:-1]
 
 
 def _probe_lines(name: str, probe: dict[str, Any]) -> list[str]:
