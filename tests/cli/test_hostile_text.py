@@ -233,7 +233,7 @@ def test_generate_escapes_answers_for_a_terminal_alone(terminal: bool, tmp_path:
     reading, writing = pty.openpty() if terminal else os.pipe()
     with open(writing, "w", encoding="utf-8", newline="\n") as out:
         monkeypatch.setattr(sys, "stdout", out)
-        generate.run(tmp_path, tmp_path / "lines", 1, None, 16, 0.0, 0, raw=True)
+        generate.run(tmp_path, None, tmp_path / "lines", 1, None, 16, 0.0, 0, raw=True)
         written = os.read(reading, 1000).decode()
     os.close(reading)
     assert written == ("a\\x1b[2Jb\\u202e\\rc\r\n" if terminal else f"{answer}\n")

@@ -8,7 +8,7 @@ from synthattn.messages import listed, suggestion
 from synthattn.metrics.labels import label
 from synthattn.render.numbers import digits
 from synthattn.training import record
-from synthattn.training.run import MODEL, SETTINGS, final_model
+from synthattn.training.record import MODEL, SETTINGS, final_model
 from synthattn.training.settings import Settings
 
 

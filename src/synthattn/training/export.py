@@ -17,7 +17,7 @@ from torch.export import Dim, ExportedProgram
 from synthattn.messages import shortened, suggestion
 from synthattn.saved_file import one_line
 from synthattn.training.model import load
-from synthattn.training.run import SETTINGS, final_model
+from synthattn.training.record import SETTINGS, final_model
 
 Format = Literal["torch", "onnx"]
 SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}
