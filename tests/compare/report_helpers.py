@@ -9,7 +9,7 @@ from synthattn.compare.results import (
     Heads,
     Histogram,
     MetricInfo,
-    MixtureWeights,
+    MixtureShares,
     Published,
     Results,
     Sample,
@@ -128,7 +128,7 @@ def sample_results(layers: int = 2, count: int = 4, size: int = 16, points: int 
                 if "+" in attention:
                     first = [rng.uniform(0.1, 0.9) for _ in range(count)]
                     terms = attention.split("+")
-                    variant.mixture.append(MixtureWeights(stack, layer, terms, [first, [1 - w for w in first]]))
+                    variant.mixture.append(MixtureShares(stack, layer, terms, [first, [1 - w for w in first]]))
         variants.append(variant)
     variants.append(Variant("linformer(rank=7)", "failed", "linformer cannot be causal, but the decoder must be"))
     return Results(

@@ -8,12 +8,12 @@ import transformers
 from model_families import VOCABULARY, inputs, logits, original
 
 import synthattn
-from synthattn.convert.probe import Batch, make_batches, probe
+from synthattn.convert.probe import ProbeBatch, make_batches, probe
 
 pytestmark = pytest.mark.unchecked
 
 
-def batches(count: int, labels: bool = True) -> list[Batch]:
+def batches(count: int, labels: bool = True) -> list[ProbeBatch]:
     generator = torch.Generator().manual_seed(3)
     found = []
     for _ in range(count):
@@ -22,7 +22,7 @@ def batches(count: int, labels: bool = True) -> list[Batch]:
         real[0, 6:] = 0
         counted = (torch.rand(4, 9, generator=generator) < 0.4) & real.bool()
         given = {"input_ids": tokens, "attention_mask": real}
-        found.append(Batch(given, counted, tokens[counted] if labels else None))
+        found.append(ProbeBatch(given, counted, tokens[counted] if labels else None))
     return found
 
 
@@ -48,7 +48,7 @@ def test_effects_are_divergences_from_the_original():
 def test_the_mean_is_that_of_the_weights_between_real_tokens():
     """One text, whose mean is its own attention: replacing it changes nothing."""
     model = original("bert")
-    one = [Batch({name: value[1:2] for name, value in b.inputs.items()}, b.counted[1:2], None) for b in batches(1)]
+    one = [ProbeBatch({name: value[1:2] for name, value in b.inputs.items()}, b.counted[1:2], None) for b in batches(1)]
     found = probe(model, one, one, 9)
     assert max(effect.kl for effect in [*found.single, *found.lowest]) < 1e-8
     assert all(effect.agreement == 1.0 for effect in found.lowest)

@@ -349,7 +349,7 @@ def convert(
     """Replace dot products of a trained model by tables, tune it if wanted, and evaluate it beside controls."""
     from synthattn.cli import convert as verb
 
-    wanted = verb.Wanted(attention, layers, budget_kl, max_length, limit, batch)
+    wanted = verb.ConvertOptions(attention, layers, budget_kl, max_length, limit, batch)
     tuning = {"steps": steps, "loss": loss, "hidden": hidden, "train": trained}
     tuning |= {"learning_rate": learning_rate, "seed": seed}
     raise typer.Exit(verb.run(model, data, wanted, tuning, output, quiet, as_json))

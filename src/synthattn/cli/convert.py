@@ -36,7 +36,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ConvertOptions:
     """Options of the verb but those of the tuning."""
 
     attention: str
@@ -48,7 +48,13 @@ class Wanted:
 
 
 def run(
-    folder: str, data: Path, wanted: Wanted, tuning: dict[str, Any], output: Path | None, quiet: bool, as_json: bool
+    folder: str,
+    data: Path,
+    wanted: ConvertOptions,
+    tuning: dict[str, Any],
+    output: Path | None,
+    quiet: bool,
+    as_json: bool,
 ) -> int:
     if wanted.limit < LEAST:
         raise ValueError(f"--limit must be at least {LEAST}, got {wanted.limit}")

@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
-from synthattn.compare.results import Heads, Histogram, MixtureWeights, Results, Variant
+from synthattn.compare.results import Heads, Histogram, MixtureShares, Results, Variant
 from synthattn.compare.table import definitions, direction, higher_is_better, legend, tables
 from synthattn.compare.verdict import LEAD, MARGIN, moving_gaps
 from synthattn.metrics.labels import label
@@ -250,7 +250,7 @@ def _looks(variant: Variant, base: Sequence[Histogram], baseline: str) -> Iterat
             yield _by_head(f"{term}, by head", [(_where(one), one.weights[one.terms.index(term)]) for one in layers])
 
 
-def _where(part: Heads | Histogram | MixtureWeights) -> str:
+def _where(part: Heads | Histogram | MixtureShares) -> str:
     return f"{part.stack} {part.layer + 1}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from synthattn.compare.results import Heads, Histogram, MixtureWeights
+from synthattn.compare.results import Heads, Histogram, MixtureShares
 from synthattn.layers.linformer import Linformer
 from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.models.stack import Stack
@@ -25,7 +25,7 @@ SMALLEST_MAP = 16
 
 def pictures(
     model: nn.Module, batch: Mapping[str, Tensor], cells: int = 40, budget: int = 120_000
-) -> tuple[list[Heads], list[Histogram], list[MixtureWeights]]:
+) -> tuple[list[Heads], list[Histogram], list[MixtureShares]]:
     """Look at all self-attention of a model on a batch.
 
     Maps are of the example with the most tokens, without its padding. Entropy and histograms are of all examples and
@@ -187,7 +187,7 @@ def _histogram(weights: Float[Tensor, "heads allowed"]) -> Float[Tensor, " bins"
     return bins.long().bincount(minlength=len(EDGES) - 1).double()
 
 
-def _mixtures(model: Any) -> list[MixtureWeights]:
+def _mixtures(model: Any) -> list[MixtureShares]:
     found = []
     for name, stack in _stacks(model).items():
         for number, block in enumerate(stack.blocks):
@@ -201,5 +201,5 @@ def _mixtures(model: Any) -> list[MixtureWeights]:
             terms = [str(term) for term, part in parts if part.weighted]
             with torch.no_grad():
                 weights = [weight.flatten().tolist() for weight in mixture.weights()]
-            found.append(MixtureWeights(name, number, terms, weights))
+            found.append(MixtureShares(name, number, terms, weights))
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from synthattn.compare.results import VERSION, Heads, Histogram, MixtureWeights, compact
+from synthattn.compare.results import VERSION, Heads, Histogram, MixtureShares, compact
 from synthattn.metrics.base import Rows
 from synthattn.saved_file import read_dataclass, replacing
 from synthattn.training.evaluation import read_rows
@@ -63,7 +63,7 @@ class StudyRecord:
     before: list[Histogram] = field(default_factory=list)
     after: list[Histogram] = field(default_factory=list)
     heads: list[Heads] = field(default_factory=list)
-    mixture: list[MixtureWeights] = field(default_factory=list)
+    mixture: list[MixtureShares] = field(default_factory=list)
     candidate: bool = False
     measured: bool = True
     trouble: str = ""

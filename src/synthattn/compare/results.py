@@ -69,7 +69,7 @@ class Histogram:
 
 
 @dataclass
-class MixtureWeights:
+class MixtureShares:
     """How much each term of a mixture weighs in a layer."""
 
     stack: str
@@ -163,7 +163,7 @@ class Variant:
     """Step, lowest and highest validation loss of several seeds."""
     heads: list[Heads] = field(default_factory=list)
     histograms: list[Histogram] = field(default_factory=list)
-    mixture: list[MixtureWeights] = field(default_factory=list)
+    mixture: list[MixtureShares] = field(default_factory=list)
     samples: list[str] = field(default_factory=list)
     """What it wrote for each of the samples of the part."""
     name: str = ""

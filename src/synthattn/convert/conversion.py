@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from synthattn.convert.probe import (
     DRAWS,
-    Batch,
     Effect,
     EffectSums,
+    ProbeBatch,
     check_vocabulary,
     effects,
     kind_of,
@@ -36,7 +36,7 @@ LEAST = 8
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MeasuredModel:
     """A model on the texts that were held out.
 
     Attributes:
@@ -79,9 +79,9 @@ class Conversion:
     choice: list[Effect]
     texts: tuple[int, int, int]
     predictions: int
-    outcomes: list[Outcome]
+    outcomes: list[MeasuredModel]
 
-    def named(self, name: str) -> list[Outcome]:
+    def named(self, name: str) -> list[MeasuredModel]:
         """Return the outcomes of a name, tuned ones only if there was tuning."""
         return [one for one in self.outcomes if one.name == name and (one.tuned or not self.tuning.steps)]
 
@@ -160,13 +160,13 @@ def convert(
     ends = (0, len(texts) // 2, len(texts) - len(texts) // 4, len(texts))
     parts = [order[start:end] for start, end in itertools.pairwise(ends)]
 
-    def batches(part: list[int], seed: int = 0) -> list[Batch]:
+    def batches(part: list[int], seed: int = 0) -> list[ProbeBatch]:
         chosen = None if labels is None or kind != "class" else [labels[n] for n in part]
         made = make_batches([texts[n] for n in part], chosen, tokenizer, kind, max_length, batch, seed)
         check_vocabulary(made, model)
         return made
 
-    def turns(turn: int) -> list[Batch]:
+    def turns(turn: int) -> list[ProbeBatch]:
         seed = settings.seed * 1_000_003 + turn + 1
         return batches(random.Random(seed).sample(parts[0], len(parts[0])), seed)
 
@@ -181,7 +181,7 @@ def convert(
         choice = _in_budget(model, modules, tables, choosing, budget_kl) if given is None else []
     chosen = given if given is not None else max((one.layers for one in choice if one.kl <= budget_kl), key=len)
 
-    outcomes: list[Outcome] = []
+    outcomes: list[MeasuredModel] = []
     known: dict[tuple[tuple[int, ...], bool], tuple[int, Effect]] = {}
 
     def measure(name: str, replaced: tuple[int, ...], tuned: bool) -> Any:
@@ -195,7 +195,7 @@ def convert(
             size = sum(parameter.numel() for parameter in changed.parameters())
             note(f"evaluating: {name}")
             known[replaced, tuned] = size, _compared(model, changed, replaced, held_out)
-        outcomes.append(Outcome(name, tuned, *known[replaced, tuned]))
+        outcomes.append(MeasuredModel(name, tuned, *known[replaced, tuned]))
         return changed
 
     training = model.training
@@ -278,7 +278,7 @@ def _check(
 
 
 def _in_budget(
-    model: nn.Module, modules: list[Any], tables: list[Tensor], choosing: list[Batch], budget: float
+    model: nn.Module, modules: list[Any], tables: list[Tensor], choosing: list[ProbeBatch], budget: float
 ) -> list[Effect]:
     """Return the effects of more and more layers, lowest divergence first. Raise an error if none is in the budget."""
     single = effects(model, modules, tables, choosing, [(n,) for n in range(len(modules))])
@@ -312,7 +312,7 @@ def _converted(model: nn.Module, attention: Tables, tables: list[Tensor], layers
 
 
 @torch.no_grad()
-def _compared(model: nn.Module, changed: nn.Module, layers: tuple[int, ...], batches: list[Batch]) -> Effect:
+def _compared(model: nn.Module, changed: nn.Module, layers: tuple[int, ...], batches: list[ProbeBatch]) -> Effect:
     """Return the effect of a changed model, beside the original."""
     changed.eval()
     sums = EffectSums()

@@ -36,7 +36,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Batch:
+class ProbeBatch:
     """Texts for a model, and the predictions that count.
 
     Attributes:
@@ -141,7 +141,7 @@ def make_batches(
     max_length: int,
     size: int,
     seed: int = 0,
-) -> list[Batch]:
+) -> list[ProbeBatch]:
     """Tokenize texts. For masked language models 15 % of the tokens are masked, the same ones for equal seeds."""
     if kind == "masked" and tokenizer.mask_token_id is None:
         raise ValueError("the tokenizer has no mask token, which a masked language model needs")
@@ -173,11 +173,11 @@ def make_batches(
             counted = (torch.rand(tokens.shape, generator=chance) < 0.15) & real & ~special
             right = tokens[counted]
             given["input_ids"] = tokens.masked_fill(counted, tokenizer.mask_token_id)
-        batches.append(Batch(given, counted, right))
+        batches.append(ProbeBatch(given, counted, right))
     return batches
 
 
-def check_vocabulary(batches: Iterable[Batch], model: Any) -> None:
+def check_vocabulary(batches: Iterable[ProbeBatch], model: Any) -> None:
     """Raise a ValueError if the model does not know a token."""
     size = model.get_input_embeddings().num_embeddings
     largest = max(int(batch.inputs["input_ids"].max()) for batch in batches)
@@ -186,7 +186,7 @@ def check_vocabulary(batches: Iterable[Batch], model: Any) -> None:
 
 
 @torch.no_grad()
-def probe(model: nn.Module, seen: Sequence[Batch], held_out: Sequence[Batch], max_length: int) -> Probe:
+def probe(model: nn.Module, seen: Sequence[ProbeBatch], held_out: Sequence[ProbeBatch], max_length: int) -> Probe:
     """Measure the effects of mean attention. The model is as it was afterwards.
 
     Args:
@@ -236,7 +236,7 @@ def _parameters_saved(model: nn.Module, max_length: int) -> list[int]:
 
 
 @torch.no_grad()
-def mean_logits(model: nn.Module, modules: Sequence[Any], seen: Iterable[Batch], n: int) -> list[Tensor]:
+def mean_logits(model: nn.Module, modules: Sequence[Any], seen: Iterable[ProbeBatch], n: int) -> list[Tensor]:
     """Return the logarithm of the mean attention weights of each module, ``(heads, n, n)``.
 
     Pairs of positions that no text has take the mean of the pairs with the same distance.
@@ -300,7 +300,7 @@ def effects(
     model: nn.Module,
     modules: Sequence[Any],
     tables: Sequence[Tensor],
-    batches: Iterable[Batch],
+    batches: Iterable[ProbeBatch],
     sets: Sequence[tuple[int, ...]],
 ) -> list[Effect]:
     """Measure the effects of replacing each set of layers by tables, batch by batch."""
@@ -343,13 +343,13 @@ class EffectSums:
         return Effect(layers, kl, agreement, right if self.labelled else None)
 
 
-def predicted(model: nn.Module, batch: Batch) -> Tensor:
+def predicted(model: nn.Module, batch: ProbeBatch) -> Tensor:
     """Return the logarithms of the probabilities of the predictions that count."""
     logits = outputs(model, batch).logits
     return logits[batch.counted.to(logits.device)].float().log_softmax(-1)
 
 
-def outputs(model: nn.Module, batch: Batch, **more: Any) -> Any:
+def outputs(model: nn.Module, batch: ProbeBatch, **more: Any) -> Any:
     """Call a model with the inputs of a batch, on the device of the model."""
     device = next(model.parameters()).device
     return model(**{name: value.to(device) for name, value in batch.inputs.items()}, **more)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from synthattn.convert.probe import Batch, outputs
+from synthattn.convert.probe import ProbeBatch, outputs
 
 Loss = Literal["distill", "task"]
 Trained = Literal["tables", "layers", "all"]
@@ -59,7 +59,7 @@ def tune(
     model: nn.Module,
     original: nn.Module,
     names: Sequence[str],
-    batches: Callable[[int], Sequence[Batch]],
+    batches: Callable[[int], Sequence[ProbeBatch]],
     settings: Tuning,
     show: Show = lambda step, loss: None,
 ) -> None:
@@ -139,7 +139,7 @@ def _block(model: nn.Module, name: str) -> str:
     return name
 
 
-def _loss(model: nn.Module, original: nn.Module, batch: Batch, settings: Tuning) -> Tensor | None:
+def _loss(model: nn.Module, original: nn.Module, batch: ProbeBatch, settings: Tuning) -> Tensor | None:
     """Return the loss of a batch; None if it has no prediction that counts."""
     if not bool(batch.counted.any()):
         return None
