@@ -402,10 +402,13 @@ def reproduce(
             metavar="TABLE",
             show_default=False,
         ),
-    ],
+    ] = "",
     scale: Annotated[
         str,
-        typer.Option(help="tiny: seconds, to test that it works; cpu: minutes per row; paper: the paper's own sizes."),
+        typer.Option(
+            help="tiny: seconds, to test that it works; cpu: minutes per row; long: hours per row, to decide claims; "
+            "paper: the paper's own sizes."
+        ),
     ] = "tiny",
     data: Annotated[
         Path | None, typer.Option(help="For cpu: a folder with one folder per data set, such as multi30k, news_lm.")
@@ -424,6 +427,9 @@ def reproduce(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Print parameters, operations and hours of each row without training.")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Recompute every number of all pages in --output; fail on a difference.")
+    ] = False,
     jobs: Annotated[
         int | None, typer.Option(help="Runs at the same time; by default one, on a cluster all that fit.")
     ] = (None),
@@ -435,8 +441,30 @@ def reproduce(
     """Reproduce a table of the paper: published numbers, own numbers, and which claims hold."""
     from synthattn.cli import reproduce as verb
 
+    if not table and not check:
+        raise typer.BadParameter("name a table, or all", param_hint="TABLE")
     made_by = jobs, executor, address, gpus
-    raise typer.Exit(verb.run(table, scale, data, rows, seeds, output, work, resume, show, estimate, quiet, *made_by))
+    given = table, scale, data, rows, seeds, output, work, resume, show, estimate, quiet, check
+    raise typer.Exit(verb.run(*given, *made_by))
+
+
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="abilities.", metavar="NAME", show_default=False)],
+    attention: Annotated[str | None, typer.Option(help="Variants, such as vanilla,random,dense.")] = None,
+    abilities: Annotated[str | None, typer.Option(help="Only these abilities, such as recall,reversal.")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each cell.")] = 3,
+    steps: Annotated[int, typer.Option(help="Steps of each run.")] = 2000,
+    output: Annotated[Path, typer.Option(help="Folder for record, page and picture.")] = Path("results"),
+    show: Annotated[
+        bool, typer.Option("--show", help="Write page and picture from the record, without training.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a study beyond the paper on generated tasks: what synthetic attention can and cannot do."""
+    from synthattn.cli import study as verb
+
+    raise typer.Exit(verb.run(name, attention, abilities, seeds, steps, output, show, quiet))
 
 
 @app.command()

@@ -16,7 +16,7 @@ from synthattn.compare.schedule import Executor, unfinished
 from synthattn.messages import suggestion
 from synthattn.paper import cost, publish, table1
 from synthattn.paper.publish import COMPUTED
-from synthattn.paper.recipes import SCALES, TABLES, Scale, recipe
+from synthattn.paper.recipes import LONG, SCALES, SMALL_DATA, TABLES, Scale, recipe
 from synthattn.paper.runs import Folders, plan_source
 from synthattn.paper.terminal import show, show_table1
 from synthattn.terminal import SafeConsole
@@ -41,11 +41,14 @@ def run(
     only_show: bool,
     estimate: bool,
     quiet: bool,
+    check: bool = False,
     jobs: int | None = None,
     executor: str = "local",
     address: str | None = None,
     gpus: float | None = None,
 ) -> int:
+    if check:
+        return _check(output)
     if jobs is not None and jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {jobs}")
     made_by = find_executor(executor, address, gpus)
@@ -62,6 +65,10 @@ def run(
     console = SafeConsole()
     names = [*TABLES, *COMPUTED] if table == ALL else [table]
     trained = [name for name in names if name in TABLES]
+    if scale == "long":
+        trained = [name for name in trained if name in LONG]
+        if not trained:
+            raise ValueError(f"there is no scale long of {table}, only of {', '.join(LONG)}")
     if estimate:
         for name in trained:
             cost.show(recipe(name, _scale(scale), data), console)
@@ -95,22 +102,33 @@ def run(
     return 0
 
 
+def _check(output: Path) -> int:
+    """Print what is different from what the records say; the exit code is 1 if anything is."""
+    found = publish.check(output)
+    console = SafeConsole()
+    for line in found:
+        console.print(line, soft_wrap=True, markup=False)
+    files = f"{len(found)} file{'s' if len(found) > 1 else ''} of {output}"
+    console.print(f"{files} differ from the records" if found else f"every number in {output} follows from the records")
+    return 1 if found else 0
+
+
 def _scale(text: str) -> Scale:
     return next(scale for scale in SCALES if scale == text)
 
 
 def _check_data(scale: str, data: Path | None, tables: Sequence[str]) -> None:
     """Before hours of training, not after."""
-    if scale != "cpu" or not tables:
+    if scale not in SMALL_DATA or not tables:
         return
     if data is None:
         raise ValueError(
-            "--scale cpu needs --data: a folder with a folder for each data set, such as multi30k, news_lm"
+            f"--scale {scale} needs --data: a folder with a folder for each data set, such as multi30k, news_lm"
         )
     if not data.is_dir():
         raise ValueError(f"there is no folder {data}")
     for table in tables:
-        for part in recipe(table, "cpu", data).parts:
+        for part in recipe(table, _scale(scale), data).parts:
             for place in map(Path, part.settings.data.source.split(" + ")):
                 if not place.is_dir():
                     raise ValueError(f"{table} needs the data set {place.name}, there is no folder {place}")

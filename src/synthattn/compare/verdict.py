@@ -4,6 +4,7 @@ The first paragraph is the headline, the second its evidence, the third how far 
 keep the headline honest:
 
 - The better of two systems must clear the floor of the task, or nothing is said of their difference.
+- A gap in validation loss that changes its sign or halves in the last quarter of training is named as moving.
 - A variant is as good as the baseline if the 95 % interval of its difference ends within 2 % of the baseline's score.
 - With one seed, nothing stronger than "looks" is said.
 """
@@ -179,16 +180,7 @@ class _AnswerWriter:
         return MARGIN * abs(self._value(self.baseline))
 
     def _clears(self, row: Variant) -> bool:
-        """Return True if a row is surely better than the floor, or there is none."""
-        if self.floor is None:
-            return not self.higher or self._surely(row.scores[self.metric]) > 0
-        return self._sign(self._surely(row.scores[self.metric])) > self._sign(self.floor[1])
-
-    def _surely(self, score: Score) -> float:
-        """Return what was reached at least. The interval of a few seeds is too wide to tell."""
-        if len(score.by_seed) > 1:
-            return min(score.by_seed, key=self._sign)
-        return score.low if self.higher else score.high
+        return clears(row.scores[self.metric], self.floor and self.floor[1], self.higher)
 
     def _side(self, row: Variant) -> int | None:
         """Return 1 for better than the baseline, -1 for worse, 0 if unknown, None if they were not compared."""
@@ -276,13 +268,42 @@ def moving_gaps(results: Results) -> list[str]:
 
 
 def _is_moving(baseline: Variant, row: Variant) -> bool:
-    """Return True if the gap in validation loss at 75 % of training has the other sign, or is twice as large."""
-    if len(baseline.validation_curve) < 3 or len(row.validation_curve) < 3:
-        return False
-    before = _at(row.validation_curve, 0.75) - _at(baseline.validation_curve, 0.75)
-    end = baseline.validation_curve[-1][1]
-    now = row.validation_curve[-1][1] - end
-    if max(abs(before), abs(now)) < 0.002 * abs(end):  # both are nothing
+    gaps = curve_gaps(row.validation_curve, baseline.validation_curve)
+    return gaps is not None and is_moving(gaps, baseline.validation_curve[-1][1])
+
+
+def clears(score: Score, floor: float | None, higher: bool) -> bool:
+    """Return True if a score is surely better than the floor of the task, or above zero if there is no floor.
+
+    With several seeds the worst of them counts, since the interval of a few seeds is too wide to tell.
+    """
+    sign = 1 if higher else -1
+    if len(score.by_seed) > 1:
+        surely = min(score.by_seed, key=lambda value: sign * value)
+    else:
+        surely = score.low if higher else score.high
+    if floor is None:
+        return not higher or surely > 0
+    return sign * surely > sign * floor
+
+
+SHARES = (0.5, 0.75, 1.0)
+"""Shares of training at which the gap of two systems is looked at."""
+NOTHING = 0.002
+"""Gaps below this share of the validation loss are noise."""
+
+
+def curve_gaps(curve: list[list[float]], other: list[list[float]]) -> tuple[float, ...] | None:
+    """Return the gap of two curves of validation loss at 50, 75 and 100 % of training; None if a curve is too short."""
+    if len(curve) < 3 or len(other) < 3:
+        return None
+    return tuple(_at(curve, share) - _at(other, share) for share in SHARES)
+
+
+def is_moving(gaps: tuple[float, ...], loss: float) -> bool:
+    """Return True if a gap changes its sign or halves between 75 and 100 % of training."""
+    _, before, now = gaps
+    if max(abs(before), abs(now)) < NOTHING * abs(loss):
         return False
     return before * now < 0 or abs(before) >= 2 * abs(now)
 

@@ -1,4 +1,13 @@
-"""What the paper claims, and how each claim is judged: by tests on our numbers, and on the paper's own."""
+"""What the paper claims, and how each claim is judged: by tests on our numbers, and on the paper's own.
+
+These rules decide, in this order:
+
+- Speed is not comparable: the paper timed another implementation on another machine.
+- The better of the two rows must clear the floor of the task.
+- One run of each row decides nothing, and is not counted.
+- P-values are adjusted for all counted claims of a table (Holm).
+- A gap in validation loss that changes its sign or halves in the last quarter of training is moving.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,20 +15,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from synthattn.compare.plan import ONE_ANSWER
 from synthattn.compare.results import Difference, Results, Variant
+from synthattn.compare.statistics import Estimate, holm
+from synthattn.compare.verdict import CERTAIN, clears, is_moving
 from synthattn.paper.outcome import ClaimSource, ClaimVerdict, Judgement
-from synthattn.render.numbers import digits
+from synthattn.render.numbers import chance, digits, signed
 from synthattn.saved_file import read_yaml, restore
 
 
 class Finding(NamedTuple):
-    """The judgement and why."""
+    """What one claim came to, before the other claims of its table are known."""
 
     judgement: Judgement
+    """``undecided`` if a test decides."""
     because: str
     runs: int = 0
-    """Of each row, where it is about scores."""
+    """Number of runs of each row, where the claim is about scores."""
+    p_value: float | None = None
+    """The p-value of the claim's boundary; None for what is not counted."""
+    supports: bool = False
+    """Whether the estimate lies on the side of the claim."""
+    moving: bool = False
+    effect: tuple[float, ...] = ()
+    """How far the estimate and its interval are beyond the boundary, in percent of the other row's score."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +49,12 @@ class Gap:
     difference: Difference
     seeds: int
     examples: int
+    estimate: Estimate | None = None
+    """With the pooled variance of seeds; None where no two rows of the table have several seeds."""
+    trend: tuple[float, ...] | None = None
+    """The gap in validation loss at 50, 75 and 100 % of training."""
+    loss: float = 0.0
+    """The validation loss of the other row at the end."""
 
     @property
     def test(self) -> str:
@@ -38,6 +62,10 @@ class Gap:
         if self.seeds > 1:
             return f"95 %: Student's t, {self.seeds} seeds and {self.examples:,} examples"
         return f"95 %: paired bootstrap over {self.examples:,} examples, one seed"
+
+    @property
+    def moving(self) -> bool:
+        return self.trend is not None and is_moving(self.trend, self.loss)
 
 
 Apart = Callable[[str, str, str], Gap | None]
@@ -93,8 +121,14 @@ class Claim:
             return "table"
         return "elsewhere" if self.where == LONG_RANGE_ARENA else "text"
 
+    @property
+    def label(self) -> str:
+        """Return the claim in a few words."""
+        said = {"better": "beats", "within": "is near", "faster": "is faster than"}[self.rule]
+        return f"{self.row} {said} {self.than}{f' ({self.metric})' if self.metric else ''}"
+
     def ours(self, found: Results, apart: Apart) -> Finding:
-        """Judge our numbers."""
+        """Test the claim on our numbers."""
         return self._speed(found) if self.rule == "faster" else self._score(found, apart)
 
     def theirs(self, found: Results, printed: Printed) -> tuple[bool, str] | None:
@@ -116,21 +150,28 @@ class Claim:
         gap = apart(self.row, self.than, name)
         if gap is None:
             return Finding("not run", f"{self.row} and {self.than} have not both been run")
-        if (nothing := _nothing_learned(found, apart, name, gap, self.row, self.than)) is not None:
-            return nothing
-        low, high = _gain(found, name, gap.difference)
+        higher = found.metrics[name].higher_is_better
+        sign, margin = 1 if higher else -1, 0.0
         said = _said(self.row, self.than, name, gap)
-        ends = ("all of the interval is better", "all of the interval is worse", "the interval includes zero")
-        margin = 0.0
         if self.rule == "within":
-            margin = self.amount * gap.than
+            margin = self.amount * abs(gap.than)
             said += f"; up to {digits(margin, 2)} worse ({self.amount:.0%}, our margin) counts as near"
-            ends = ("all of the interval is within", "all of the interval is worse than that", "the interval has both")
-        if low > -margin:
-            return Finding("holds", f"{said}; {ends[0]}", gap.seeds)
-        if high < -margin:
-            return Finding("does not hold", f"{said}; {ends[1]}", gap.seeds)
-        return Finding("undecided", f"{said}; {ends[2]}", gap.seeds)
+        if gap.trend is not None:
+            shown = ", ".join(signed(value, 3) for value in gap.trend)
+            said += f"; gap in validation loss at 50, 75 and 100 % of training {shown}"
+        value, low, high = _gain(gap.difference, sign)
+        supports = value > -margin
+        effect = tuple(round(100 * (one + margin) / abs(gap.than), 4) for one in (value, low, high) if gap.than)
+        floor = found.floor(name)
+        rows = [row_of(found, one) for one in (self.row, self.than)]
+        scores = [row.scores[name] for row in rows if row is not None and name in row.scores]
+        if floor is not None and not any(clears(one, floor[1], higher) for one in scores):
+            said += f"; neither clears the floor, {floor[0]}: {digits(floor[1], 4)}"
+            return Finding("below the floor", said, gap.seeds, effect=effect)
+        if gap.seeds < 2 or gap.estimate is None:
+            return Finding("one run", said, gap.seeds, effect=effect)
+        p_value = gap.estimate.p_value(-sign * margin)
+        return Finding("undecided", said, gap.seeds, p_value, supports, gap.moving, effect)
 
     def _speed(self, found: Results) -> Finding:
         one, other = row_of(found, self.row), row_of(found, self.than)
@@ -139,12 +180,10 @@ class Claim:
         ratio = one.speed.value / other.speed.value
         low, high = one.speed.low / other.speed.high, one.speed.high / other.speed.low
         said = (
-            f"{self.row} trains {ratio:.2f} times as fast as {self.than} (quartiles {low:.2f} to {high:.2f}), claimed "
-            f"{self.amount:g}"
+            f"here {self.row} trains {ratio:.2f} times as fast as {self.than} (quartiles {low:.2f} to {high:.2f}), "
+            f"claimed {self.amount:g}; the paper timed another implementation on another machine"
         )
-        if low >= self.amount:
-            return Finding("holds", said)
-        return Finding("does not hold" if high < self.amount else "undecided", said)
+        return Finding("not comparable", said)
 
 
 def _claims(file: Path) -> dict[str, list[Claim]]:
@@ -156,13 +195,37 @@ CLAIMS = _claims(Path(__file__).with_suffix(".yaml"))
 
 
 def verdicts(table: str, parts: Sequence[tuple[Results, Apart, Printed]]) -> list[ClaimVerdict]:
-    """Judge all claims about a table on each of its parts that has been run."""
-    return [
-        _verdict(claim, found, claim.ours(found, apart), claim.theirs(found, printed))
+    """Judge all claims about a table on each of its parts; the counted claims of a scale are adjusted together."""
+    cases = [
+        (claim, found, claim.ours(found, apart), claim.theirs(found, printed))
         for claim in CLAIMS.get(table, ())
         for found, apart, printed in parts
         if found.name == claim.part
     ]
+    scales = dict.fromkeys(found.scale for _, found, _, _ in cases)
+    judged: dict[int, Finding] = {}
+    for scale in scales:
+        places = [n for n, (_, found, _, _) in enumerate(cases) if found.scale == scale]
+        judged |= dict(zip(places, decide([cases[n][2] for n in places]), strict=True))
+    return [_verdict(claim, found, judged[n], theirs) for n, (claim, found, _, theirs) in enumerate(cases)]
+
+
+def decide(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings of a table with their judgements, tests adjusted for all that are counted (Holm)."""
+    counted = [n for n, one in enumerate(findings) if one.p_value is not None]
+    adjusted = dict(zip(counted, holm([findings[n].p_value or 0.0 for n in counted]), strict=True))
+    return [_decided(one, adjusted[n], len(counted)) if n in adjusted else one for n, one in enumerate(findings)]
+
+
+def _decided(found: Finding, p_value: float, claims: int) -> Finding:
+    adjusted = f", adjusted for {claims} claims" if claims > 1 else ""
+    said = f"{found.because}; {chance(p_value)}{adjusted}"
+    if p_value >= CERTAIN:
+        return found._replace(because=said, p_value=p_value)
+    if found.moving:
+        return found._replace(because=f"{said}; the gap was still moving", p_value=p_value, judgement="moving")
+    judgement: Judgement = "holds" if found.supports else "does not hold"
+    return found._replace(because=said, p_value=p_value, judgement=judgement)
 
 
 def _verdict(claim: Claim, found: Results, ours: Finding, theirs: tuple[bool, str] | None) -> ClaimVerdict:
@@ -178,6 +241,8 @@ def _verdict(claim: Claim, found: Results, ours: Finding, theirs: tuple[bool, st
         holds,
         ours.runs,
         claim.kind,
+        claim.label,
+        list(ours.effect),
     )
 
 
@@ -193,23 +258,10 @@ def row_of(part: Results, name: str) -> Variant | None:
     return next((row for row in part.rows if row.name == name), None)
 
 
-def _nothing_learned(part: Results, apart: Apart, metric: str, gap: Gap, row: str, than: str) -> Finding | None:
-    """Return a finding if neither row, or not the baseline, is clearly above the best constant answer."""
-    floors = {name: apart(name, ONE_ANSWER.name, metric) for name in (row, than)}
-    floor = next((one.than for one in floors.values() if one is not None), None)
-    behind = [name for name, one in floors.items() if one is not None and _gain(part, metric, one.difference)[0] <= 0]
-    if floor is None or (len(behind) < 2 and part.baseline not in behind):
-        return None
-    who = f"{behind[0]} is not" if len(behind) == 1 else "neither is"
-    said = f"{_said(row, than, metric, gap)}; {who} clearly above {floor:.2f}, which one answer for all scores"
-    return Finding("undecided", said, gap.seeds)
-
-
-def _gain(part: Results, metric: str, difference: Difference) -> tuple[float, float]:
-    """The interval, with more being better."""
-    if part.metrics[metric].higher_is_better:
-        return difference.low, difference.high
-    return -difference.high, -difference.low
+def _gain(difference: Difference, sign: int) -> tuple[float, float, float]:
+    """Return the difference and the ends of its interval, with more being better."""
+    ends = sorted((sign * difference.low, sign * difference.high))
+    return sign * difference.value, ends[0], ends[1]
 
 
 def _said(row: str, than: str, metric: str, gap: Gap) -> str:

@@ -18,7 +18,9 @@ from synthattn.training.settings import ModelSettings
 
 PEAK_TERAFLOPS, SHARE = 312.0, 0.4
 """Of an A100 in bfloat16, and how much of it training usually reaches."""
-LABELS = {"ag_news": 4, "imdb": 2, "text": 2, "listops": 10}
+CORE_GIGAFLOPS = 50.0
+"""Operations per second of one core in training, in billions: the median of the records of the scale ``cpu``."""
+LABELS = {"ag_news": 4, "imdb": 2, "text": 2, "listops": 10, "heads": 10, "snli": 3}
 """Classes of the data, which nobody has looked at yet."""
 
 
@@ -35,6 +37,11 @@ class Cost:
     """That each run learns from, padding included."""
     exaflop: float
     """Of training, all runs together: a backward pass takes twice as long as a forward pass."""
+
+    @property
+    def core_hours(self) -> float:
+        """Hours of one core, as fast as those that made the records of the scale ``cpu``."""
+        return self.exaflop * 1e9 / CORE_GIGAFLOPS / 3600
 
     @property
     def hours(self) -> float:
@@ -68,8 +75,10 @@ def _cost(chosen: Study, part: StudyPart, row: StudyRow) -> Cost:
     tokens = float((training.steps or 0) * training.batch_tokens * training.accumulation)
     # A batch of pairs is counted by its longer side, and each stack reads one side.
     stacks = 2 if kind in ("seq2seq", "span-corruption") else 1
-    flops = 3 * per_token * stacks * tokens * row.seeds
-    return Cost(part.name, row.name, row.attention, parameters, row.seeds, tokens, flops / 1e18)
+    # The run with the rate that was chosen is the baseline's first.
+    runs = row.seeds + max(0, len(part.rates) - 1) * (row == part.baseline)
+    flops = 3 * per_token * stacks * tokens * runs
+    return Cost(part.name, row.name, row.attention, parameters, runs, tokens, flops / 1e18)
 
 
 def config(chosen: Study, part: StudyPart, row: StudyRow) -> Any:
@@ -81,7 +90,7 @@ def config(chosen: Study, part: StudyPart, row: StudyRow) -> Any:
     kind, settings = _kind(part), part.settings
     fields: dict[str, Any] = {"vocab_size": settings.data.vocab_size}
     if kind == "classification":
-        fields["num_labels"] = LABELS[part.name]
+        fields["num_labels"] = LABELS[getattr(part, "experiment", "") or part.name]
     model = settings.model
     own = ModelSettings(model.preset, row.attention, None, model.fields | row.fields)
     if row.control:
@@ -104,12 +113,12 @@ def show(chosen: Study, console: Any) -> None:
         table.add_column(name)
     # Nobody would train the small ones on an accelerator.
     large = chosen.scale == "paper"
-    for name in ("parameters", "runs", "tokens", "FLOPs", *(["device-hours"] if large else [])):
+    for name in ("parameters", "runs", "tokens", "FLOPs", "device-hours" if large else "core-hours"):
         table.add_column(name, justify="right")
     total = 0.0
     with torch.device("meta"):
         for one in costs(chosen):
-            total += one.hours
+            total += one.hours if large else one.core_hours
             table.add_row(
                 one.part,
                 one.row,
@@ -117,10 +126,13 @@ def show(chosen: Study, console: Any) -> None:
                 str(one.runs),
                 f"{one.tokens / 1e9:,.3g} G",
                 f"{one.exaflop * 1e18:.2g}",
-                *([f"{one.hours:,.3g}"] if large else []),
+                f"{one.hours if large else one.core_hours:,.3g}",
             )
     console.print(table)
     if not large:
+        console.print(
+            f"{total:,.3g} core-hours of training in all, at {CORE_GIGAFLOPS:g} GFLOP/s per core; scoring is extra"
+        )
         return
     console.print(
         f"{total:,.3g} hours in all on one A100 at {SHARE:.0%} of its {PEAK_TERAFLOPS:g} TFLOP/s in bfloat16; "

@@ -1,22 +1,26 @@
 """From the records of a table's runs to its numbers, and what is published beside them."""
 
+import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from synthattn.compare import records, statistics
-from synthattn.compare.collect import Runs, Scoring, add_runs, by_row, done, relative, same_seeds
+from synthattn.compare.collect import Runs, Scoring, add_runs, by_row, done, over_seeds, relative, same_seeds
 from synthattn.compare.inputs import chosen_rate
-from synthattn.compare.plan import Study, StudyRow
+from synthattn.compare.plan import ONE_ANSWER, Study, StudyRow
 from synthattn.compare.records import StudyRecord
-from synthattn.compare.results import MetricInfo, PublishedNumber, Results, Variant
+from synthattn.compare.results import Difference, MetricInfo, PublishedNumber, Results, Variant
+from synthattn.compare.verdict import curve_gaps
 from synthattn.messages import suggestion
 from synthattn.metrics.base import Metric
 from synthattn.paper.claims import Apart, Gap, Number, Printed, verdicts
 from synthattn.paper.outcome import Outcome
 from synthattn.paper.published import SHORT, PaperColumn, PaperRow, PaperTable
-from synthattn.paper.recipes import SCALES, TABLES, PaperPart, recipe
+from synthattn.paper.recipes import SCALES, TABLES, PaperPart, experiments, recipe, whole
+from synthattn.render.numbers import digits
 from synthattn.tasks import SUITES, find_task
 from synthattn.training.evaluation import metrics_of_tasks
 
@@ -58,9 +62,9 @@ def collect(results: Path, table: str) -> Outcome:
         own = [entry for entry in found if entry.scale == chosen.scale]
         # What nobody has run yet is still a table: of what is published, and of claims to be judged.
         if own or (not found and chosen.scale == "cpu"):
-            for part in chosen.parts:
-                assert isinstance(part, PaperPart)
-                parts.append(_part(chosen, part, [entry for entry in own if entry.part == part.name], results))
+            for group in experiments(chosen):
+                names = {part.name for part in group}
+                parts.append(_part(chosen, whole(group), [entry for entry in own if entry.part in names], results))
     # Tiny runs show that a command works, and nothing else: beside real ones they would only be in the way.
     parts = [one for one in parts if one[0].scale != "tiny"] or parts
     made = {
@@ -75,7 +79,10 @@ def collect(results: Path, table: str) -> Outcome:
     notes += _left_out(found)
     if any(entry.after for entry in found):
         notes.append("Attention weights before and after training are on the page of the table analysis.")
-    notes.append("P-values of the first metric of a part are adjusted for the number of its rows (Holm).")
+    notes.append(
+        "P-values of the first metric of a part are adjusted for the number of its rows with several runs (Holm). "
+        "Those of claims are adjusted for the number of counted claims. Rows with one run are shown and not counted."
+    )
     shown = [part for part, _, _ in parts]
     return Outcome(table, TITLES[table], shown, notes, sorted(made), verdicts=verdicts(table, parts))
 
@@ -95,9 +102,20 @@ def _part(
     main = names[0] if names else ""
     scoring = Scoring(known, statistics.remembered(), same_seeds, DRAWS, FEW_DRAWS)
     rows = [_row(part, row, runs, names, scoring, results) for row in part.rows]
-    scores = [row.scores[main] for row in rows if row.attention and main in row.scores]
+    apart = _differences(runs, scoring if scored else None, rows)
+    for row in rows:
+        for name, score in row.scores.items():
+            # The seed variance of a whole table says more than that of one row.
+            gap = apart(row.name, part.baseline.name, name) if row.name != part.baseline.name else None
+            if gap is not None and gap.estimate is not None and row.attention:
+                score.difference = gap.difference
+    scores = [row.scores[main] for row in rows if row.attention and main in row.scores and len(row.runs) > 1]
     statistics.adjust([score.difference for score in scores if score.difference is not None])
     table = part.published
+    # Rows that were tuned one by one have no candidates in common.
+    each = not part.rates and any(entry.part != part.name for entry in found)
+    rates = _own_rates(found) if each else ""
+    tried = [] if each else tried
     shown = Results(
         task=part.settings.data.task,
         data=part.title,
@@ -120,10 +138,27 @@ def _part(
         rate_runs={f"{entry.rate:g}": relative(entry, results) for entry in tried},
         note=part.note,
     )
+    if rates:
+        shown.facts["learning rate"] = f"chosen for each row by its own validation loss: {rates}"
+    elif shown.facts and len([row for row in part.rows if row.trained]) > 1:
+        shown.facts["learning rate"] += f"; chosen for {part.baseline.name} alone, which may favour it"
     if table is not None:
         columns = ((_ours(column, names), _called(table, column)) for column in _columns(part))
         shown.published_metrics = {ours: called for ours, called in columns if ours is not None}
-    return shown, _differences(runs, scoring if scored else None), _printed(part, names)
+    return shown, apart, _printed(part, names)
+
+
+def _own_rates(found: Sequence[StudyRecord]) -> str:
+    """Return the chosen rate of each row, and the validation loss with every rate that was tried."""
+    groups: dict[str, list[StudyRecord]] = {}
+    for entry in sorted((entry for entry in found if entry.candidate), key=lambda entry: entry.rate):
+        groups.setdefault(entry.row, []).append(entry)
+    texts = []
+    for row, tried in groups.items():
+        losses = [(entry.rate, entry.validation_loss) for entry in tried if entry.record.status == "done"]
+        shown = ", ".join(f"{rate:g}: {digits(loss, 4)}" for rate, loss in losses if loss is not None)
+        texts.append(f"{row} {chosen_rate(tried) or 0:g} ({shown})")
+    return "; ".join(texts)
 
 
 def _left_out(found: Sequence[StudyRecord]) -> Iterator[str]:
@@ -143,18 +178,58 @@ def _left_out(found: Sequence[StudyRecord]) -> Iterator[str]:
                 yield f"{entry.path and entry.path.name} is left out: there is another run of the same row and seed"
 
 
-def _differences(runs: Mapping[str, Runs], scoring: Scoring | None) -> Apart:
+def _differences(runs: Mapping[str, Runs], scoring: Scoring | None, rows: Sequence[Variant]) -> Apart:
     """Compare any two rows, where the table itself has differences from the baseline alone."""
+    pooled: dict[str, statistics.SeedVariance | None] = {}
 
+    def variance(metric: str) -> statistics.SeedVariance | None:
+        if metric not in pooled:
+            pooled[metric] = _seed_variance(runs, rows, metric)
+        return pooled[metric]
+
+    @functools.cache
     def apart(row: str, than: str, metric: str) -> Gap | None:
         found = scoring and scoring.compare(metric, done(runs.get(row, {})), done(runs.get(than, {})))
-        if not found:
+        if not found or not scoring:
             return None
         score, difference, pairs = found
+        ours, theirs = zip(*pairs, strict=True)
+        estimate, of_seeds = None, variance(metric)
+        trained = all(entry.record.model for entry in (*ours, *theirs))
+        if trained and of_seeds is not None and len(pairs) > 1:
+            rows = [[entry.rows[metric] for entry in each] for each in (ours, theirs)]
+            estimate = statistics.estimate(scoring.metrics[metric], *rows, of_seeds, scoring.draws, scoring.draw)
+            difference = Difference(estimate.value, *estimate.interval, estimate.p_value())
+        curves = _curve(ours), _curve(theirs)
+        trend = curve_gaps(*curves) if trained else None
+        loss = curves[1][-1][1] if trend else 0.0
         examples = len(pairs[0][0].rows[metric])
-        return Gap(score.value, score.value - difference.value, difference, len(pairs), examples)
+        return Gap(score.value, score.value - difference.value, difference, len(pairs), examples, estimate, trend, loss)
 
     return apart
+
+
+def _seed_variance(runs: Mapping[str, Runs], rows: Sequence[Variant], metric: str) -> statistics.SeedVariance | None:
+    """Return the variance between seeds that all rows with several runs have together."""
+    known = {
+        row.name: dict(zip(done(runs.get(row.name, {})), row.scores[metric].by_seed, strict=False))
+        for row in rows
+        if row.attention and metric in row.scores
+    }
+    several = {name: found for name, found in known.items() if len(found) > 1}
+    shared = sorted(set.intersection(*(set(found) for found in several.values()))) if several else []
+    return statistics.seed_variance([[found[seed] for seed in shared] for found in several.values()])
+
+
+def _curve(entries: Sequence[StudyRecord]) -> list[list[float]]:
+    """Return the mean validation loss over runs: of the weights that would have been kept at each step."""
+    curves = []
+    for entry in entries:
+        losses = [float(loss) for _, loss in entry.record.validation]
+        if entry.record.model and entry.record.settings["training"].get("keep") == "best":
+            losses = list(itertools.accumulate(losses, min))
+        curves.append([[float(step), loss] for (step, _), loss in zip(entry.record.validation, losses, strict=True)])
+    return over_seeds(curves)[0]
 
 
 def _row(
@@ -171,7 +246,7 @@ def _row(
     shown.differs = ", ".join(f"{name}={value}" for name, value in row.fields.items())
     if row.control and first is not None:
         shown.differs = f"d_ff={first.record.model['configuration']['d_ff']}"
-    if not row.trained:
+    if row == ONE_ANSWER:
         shown.differs = "the best one, with hindsight"
     shown.published = _published(part, row, names)
     add_runs(shown, own, results)

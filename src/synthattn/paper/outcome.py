@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from synthattn.compare.results import FILE, StudyResults, load_study
 
-Judgement = Literal["holds", "does not hold", "undecided", "not run"]
+Judgement = Literal[
+    "holds", "does not hold", "moving", "undecided", "below the floor", "one run", "not comparable", "not run"
+]
 ClaimSource = Literal["text", "table", "elsewhere"]
-JUDGEMENTS: tuple[Judgement, ...] = ("holds", "does not hold", "undecided", "not run")
+JUDGEMENTS: tuple[Judgement, ...] = get_args(Judgement)
 
 
 @dataclass
@@ -32,6 +34,11 @@ class ClaimVerdict:
     """Number of runs of each row; 0 if there are none, or if the claim is not about scores."""
     kind: ClaimSource = "text"
     """Source of the claim: the paper's text, its tables, or another paper."""
+    label: str = ""
+    """The claim in a few words, for charts."""
+    effect: list[float] = field(default_factory=list)
+    """How far our estimate and the ends of its interval are beyond what the claim needs, in percent of the score of the
+    row that it is compared with; empty for what is not about scores."""
 
 
 @dataclass

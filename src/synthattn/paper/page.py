@@ -7,13 +7,12 @@ from synthattn.compare.page import spread_charts
 from synthattn.compare.results import FILE, Results, Run, Variant
 from synthattn.paper import learning
 from synthattn.paper.claims import read_beside
-from synthattn.paper.outcome import ClaimVerdict, Judgement, Outcome
+from synthattn.paper.outcome import JUDGEMENTS, ClaimVerdict, Judgement, Outcome
 from synthattn.paper.part_table import anchor, part_table, published_base
 from synthattn.paper.words import (
     about_rates,
     about_scale,
     agreement,
-    basis,
     contradicts_itself,
     counted,
     direction,
@@ -48,7 +47,9 @@ PAGE, TABLE = "page.html", "table.md"
 """Files in the folder of each table, which has its name, in the folder of all results."""
 ROOT = "../"
 """The way from there to the folder of all results."""
-KINDS: dict[Judgement, str] = {"holds": "good", "does not hold": "bad", "undecided": "open", "not run": "none"}
+KINDS: dict[Judgement, str] = dict.fromkeys(JUDGEMENTS, "none") | {
+    "holds": "good", "does not hold": "bad", "moving": "open", "undecided": "open"
+}  # fmt: skip
 """Classes of the style sheet."""
 
 
@@ -106,7 +107,7 @@ def _verdict(found: ClaimVerdict, places: Mapping[tuple[str, str], str]) -> Judg
     where = Span(f"{found.part}, {found.scale}", link=places.get((found.part, found.scale), ""))
     reason: Text = (f"{found.because} (", where, ")")
     kind = KINDS[found.judgement]
-    return JudgedClaim(found.judgement, kind, basis(found), found.claim, found.where, theirs, reason)
+    return JudgedClaim(found.judgement, kind, "", found.claim, found.where, theirs, reason)
 
 
 def _part(part: Results, root: str) -> Iterator[Block]:

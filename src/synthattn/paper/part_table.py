@@ -70,6 +70,11 @@ def _score_columns(part: Results, name: str, main: bool) -> list[Column]:
             for cell, row in zip(cells, part.rows, strict=True)
         ]
     gaps = [difference_cell(score, higher, places) for score in scores]
+    # One run decides nothing: its interval does not include how much another seed would change.
+    gaps = [
+        cell if row.attention and len(row.runs) > 1 else replace(cell, mark="")
+        for cell, row in zip(gaps, part.rows, strict=True)
+    ]
     return _group(part, name, cells, _published(part, name), gaps=gaps, main=main)
 
 

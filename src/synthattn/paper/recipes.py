@@ -1,11 +1,12 @@
 """How each table is run, as functions that return full settings.
 
 ``tiny`` runs in seconds on generated data and shows that a table works; ``cpu`` takes two cores minutes for a row, on
-small real data; ``paper`` has the paper's own sizes, steps and data, as far as they are known.
+small real data; ``long`` decides claims on the same data: more steps, three seeds, a learning rate for each row;
+``paper`` has the paper's own sizes, steps and data, as far as they are known.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,8 +16,10 @@ from synthattn.messages import suggestion
 from synthattn.paper.published import PRINTED, PaperTable
 from synthattn.training.settings import DataSettings, EvaluationSettings, ModelSettings, Settings, TrainingSettings
 
-Scale = Literal["tiny", "cpu", "paper"]
+Scale = Literal["tiny", "cpu", "long", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
+SMALL_DATA = ("cpu", "long")
+"""Scales that read small real data from ``--data``."""
 SPEED_ROUNDS = 11
 
 
@@ -27,10 +30,46 @@ class PaperPart(StudyPart):
     Args:
         published: the paper's table; its rows have the same names.
         published_data: data set of that table, where it has several.
+        experiment: the experiment that this part is one row of; such rows are shown together.
     """
 
     published: PaperTable | None = None
     published_data: str = ""
+    experiment: str = ""
+
+
+def rate_for_each_row(part: PaperPart) -> tuple[PaperPart, ...]:
+    """Give every model a part of its own, so that its learning rate is chosen by its own validation loss."""
+    models = [row for row in part.rows if row.trained]
+    if any(row.control for row in models):
+        raise ValueError(f"{part.name} has a control, whose size depends on other rows of its part")
+    others = tuple(row for row in part.rows if not row.trained)
+    return tuple(
+        dataclasses.replace(
+            part, name=f"{part.name}-{row.key}", rows=(row, *(others if n == 0 else ())), rate_of=None,
+            speed_rounds=0, looks="", experiment=part.name,
+        )
+        for n, row in enumerate(models)
+    )  # fmt: skip
+
+
+def whole(parts: Sequence[PaperPart]) -> PaperPart:
+    """Return the experiment that several parts are the rows of; a part that stands alone is returned as it is."""
+    first = parts[0]
+    if not first.experiment:
+        return first
+    rows = [row for part in parts for row in part.rows]
+    rows = [*(row for row in rows if row.trained), *(row for row in rows if not row.trained)]
+    return dataclasses.replace(first, name=first.experiment, rows=tuple(rows), rates=(), experiment="")
+
+
+def experiments(study: Study) -> list[list[PaperPart]]:
+    """Return the parts of a study, those of one experiment together."""
+    groups: dict[str, list[PaperPart]] = {}
+    for part in study.parts:
+        assert isinstance(part, PaperPart)
+        groups.setdefault(part.experiment or part.name, []).append(part)
+    return list(groups.values())
 
 
 TRANSFORMER = StudyRow("Transformer", "vanilla")
@@ -54,10 +93,18 @@ SYNTHESIZERS = (
     StudyRow("Syn (D+V)", "dense+vanilla"),
     StudyRow("Syn (R+V)", "random+vanilla"),
 )
+FIRST_WORDS = StudyRow("First words of the source", "")
+CONSTANT_REPLY = StudyRow("Constant reply", "")
+COPIED = StudyRow("Source copied", "")
 # Their mixtures on C4 are plain sums; with alpha, as the text has them, they are in Narang et al. (2021).
 SUM, ALPHA = {"mix": "sum"}, {"mix": "sigmoid"}
 
-RATES: dict[Scale, tuple[float, ...]] = {"tiny": (1e-3, 3e-3), "cpu": (1.5e-3, 3e-3, 6e-3, 1.2e-2), "paper": ()}
+RATES: dict[Scale, tuple[float, ...]] = {
+    "tiny": (1e-3, 3e-3),
+    "cpu": (1.5e-3, 3e-3, 6e-3, 1.2e-2),
+    "long": (1.5e-3, 3e-3, 6e-3),
+    "paper": (),
+}
 """To choose from. The paper's own are known, or follow from the libraries that it used."""
 
 GNMT = {"beams": 4, "length_penalty": 0.6, "length_penalty_form": "gnmt"}
@@ -154,10 +201,11 @@ def translation(make: Maker) -> tuple[PaperPart, ...]:
         about = {"published": table, "published_data": of, "note": note}
         return PaperPart(name, title, settings, rows, metrics, looks=looks, **about, **choice)
 
-    german = part("en-de", "de", "German", make.seeds(FAMILY, 3, MAIN), rates=RATES[make.scale])
+    floor = (COPIED,) if make.scale == "cpu" else ()
+    german = part("en-de", "de", "German", (*make.seeds(FAMILY, 3, MAIN), *floor), rates=RATES[make.scale])
     if make.scale == "tiny":  # generated sentences are German
         return (german,)
-    return german, part("en-fr", "fr", "French", some, rate_of="en-de")
+    return german, part("en-fr", "fr", "French", (*some, *floor), rate_of="en-de")
 
 
 def _news(make: Maker) -> Settings:
@@ -218,7 +266,7 @@ def generation(make: Maker) -> tuple[PaperPart, ...]:
     summarised, spoken = make.title("Gigaword headlines", "CNN/DailyMail"), "PersonaChat"
     return (
         PaperPart(
-            "summaries", summarised, summaries, rows, ("rouge1", "rouge2", "rougeL"),
+            "summaries", summarised, summaries, (*rows, FIRST_WORDS), ("rouge1", "rouge2", "rougeL"),
             published=PRINTED["summarisation"], rates=rates,
             note=make.note(
                 "headlines of single sentences, not summaries of articles; scored on the validation set, which also "
@@ -227,7 +275,7 @@ def generation(make: Maker) -> tuple[PaperPart, ...]:
             ),
         ),
         PaperPart(
-            "dialogue", make.title(spoken, spoken), dialogue, rows, talk,
+            "dialogue", make.title(spoken, spoken), dialogue, (*rows, CONSTANT_REPLY), talk,
             published=PRINTED["dialogue"], rate_of="summaries", vectors=True,
             note=make.note(
                 "10 thousand pairs to learn from; scored on the first 2,000 of the validation set", "steps are a guess"
@@ -482,10 +530,92 @@ def lra(make: Maker) -> tuple[PaperPart, ...]:
     return parts[:1] if make.scale == "tiny" else parts
 
 
+# Longer runs -------------------------------------------------------------------------------------------------------
+
+
+def _longer(part: PaperPart, rows: tuple[StudyRow, ...], seeds: int = 3, **changes: Any) -> PaperPart:
+    """Return a part of the scale ``cpu`` with other rows and settings, a grid of rates, and several seeds."""
+    settings = part.settings.changed(**changes)
+    return dataclasses.replace(part, settings=settings, rows=with_seeds(rows, seeds), rates=RATES["long"], note="")
+
+
+def _translation(make: Maker) -> tuple[PaperPart, ...]:
+    names = (
+        "Transformer",
+        "Random",
+        "Fixed Random",
+        "Dense",
+        "Factorized Random",
+        "Random + Vanilla",
+        "Dense + Vanilla",
+    )
+    rows = tuple(row for row in FAMILY if row.name in names)
+    return rate_for_each_row(_longer(translation(make)[0], (*rows, COPIED), training__steps=3500))
+
+
+def _lm1b(make: Maker) -> tuple[PaperPart, ...]:
+    (part,) = lm1b(make)
+    rows = tuple(row for row in FAMILY if not row.control)
+    names = " + ".join(str((make.folder or Path()) / name) for name in ("news_lm", "wikitext2"))
+    return rate_for_each_row(_longer(part, rows, data__source=names, data__vocab_size=2000, training__steps=3000))
+
+
+def _c4(make: Maker) -> tuple[PaperPart, ...]:
+    (part,) = c4(make)
+    rows = (
+        TRANSFORMER,
+        *SYNTHESIZERS[:2],
+        StudyRow("Fixed Random", "fixed_random"),
+        StudyRow("No attention", "lightconv(kernel=1)"),
+        *(row for row in C4_ROWS if "+V" in row.name and "alpha" not in row.name),
+        StudyRow("Syn (D+V), softmax", "dense+vanilla", {"mix": "softmax"}),
+        StudyRow("Syn (R+V), softmax", "random+vanilla", {"mix": "softmax"}),
+    )
+    return rate_for_each_row(_longer(part, rows))
+
+
+def _encoding(make: Maker) -> tuple[PaperPart, ...]:
+    news, films = encoding(make)
+    pairs = dataclasses.replace(
+        news,
+        name="snli",
+        title="SNLI, pairs of sentences",
+        settings=news.settings.changed(
+            data__source=str((make.folder or Path()) / "glue" / "SNLI"),
+            data__columns="label=label,text=premise+hypothesis",
+        ),
+        published=None,
+        published_data="",
+    )
+    return tuple(
+        row
+        for part in (news, films, pairs)
+        for row in rate_for_each_row(_longer(part, (*ENCODERS, ONE_ANSWER), training__steps=1600))
+    )
+
+
+def _heads(make: Maker) -> tuple[PaperPart, ...]:
+    rows = tuple(
+        StudyRow(f"{name}, {n} head{'s' if n > 1 else ''}", attention, {"num_heads": n})
+        for name, attention in (("Random", "random"), ("Transformer", "vanilla"))
+        for n in (1, 2, 4, 8, 16)
+    )
+    part = dataclasses.replace(lra(make)[0], name="heads", published=None, published_data="")
+    return rate_for_each_row(_longer(part, (*rows, ONE_ANSWER)))
+
+
+def _lra(make: Maker) -> tuple[PaperPart, ...]:
+    return tuple(row for part in lra(make) for row in rate_for_each_row(_longer(part, part.rows)))
+
+
 TABLES: dict[str, Callable[[Maker], tuple[PaperPart, ...]]] = {
     table.__name__: table for table in (translation, lm1b, generation, c4, glue, superglue, encoding, heads, lra)
 }
 """Those that are trained; ``table1`` and ``analysis`` are computed, see :mod:`synthattn.paper`."""
+LONG = {
+    "translation": _translation, "lm1b": _lm1b, "c4": _c4, "encoding": _encoding, "heads": _heads, "lra": _lra,
+}  # fmt: skip
+"""Tables that the scale ``long`` has. Models of this size stay below the floors of the others."""
 
 
 def recipe(table: str, scale: Scale, data: Path | None = None) -> Study:
@@ -493,11 +623,13 @@ def recipe(table: str, scale: Scale, data: Path | None = None) -> Study:
 
     Args:
         table: a name in ``TABLES``.
-        scale: ``tiny``, ``cpu`` or ``paper``.
-        data: the folder with the data of the scale ``cpu``.
+        scale: ``tiny``, ``cpu``, ``long`` or ``paper``; a table that ``long`` does not have has no parts there.
+        data: the folder with the data of the scales ``cpu`` and ``long``.
     """
     if table not in TABLES:
         raise ValueError(f"there is no table {table!r}{suggestion(table, TABLES)}")
     if scale not in SCALES:
         raise ValueError(f"there is no scale {scale!r}, only {', '.join(SCALES)}")
+    if scale == "long":
+        return Study(table, scale, LONG[table](Maker("cpu", data)) if table in LONG else ())
     return Study(table, scale, TABLES[table](Maker(scale, data)))

@@ -9,7 +9,7 @@ from synthattn.compare.execution import Execution
 from synthattn.compare.plan import PlannedRun, Study, plan
 from synthattn.compare.schedule import PlanSource, Task
 from synthattn.paper.evidence import place
-from synthattn.paper.recipes import Scale, recipe
+from synthattn.paper.recipes import SMALL_DATA, Scale, recipe
 from synthattn.training.progress import Display
 
 
@@ -20,7 +20,7 @@ class Folders:
     Args:
         results: records, tables and pages: small, to be kept.
         work: models and checkpoints.
-        data: data sets of the scale ``cpu``, a folder for each.
+        data: data sets of the scales ``cpu`` and ``long``, a folder for each.
     """
 
     results: Path
@@ -87,6 +87,6 @@ def open_tasks(
 def command(run: PlannedRun) -> str:
     """Return what to type to make a run again."""
     words = ["synthattn", "reproduce", run.study.name, "--scale", run.study.scale]
-    words += ["--data", "DATA"] if run.study.scale == "cpu" else []
+    words += ["--data", "DATA"] if run.study.scale in SMALL_DATA else []
     words += ["--rows", run.row.key, "--seeds", str(run.seed + 1)]
     return shlex.join(words)

@@ -9,15 +9,17 @@ from rich.text import Text
 
 from synthattn.compare.results import Results
 from synthattn.compare.table import trouble
-from synthattn.paper.outcome import ClaimVerdict, Judgement, Outcome
+from synthattn.paper.outcome import JUDGEMENTS, ClaimVerdict, Judgement, Outcome
 from synthattn.paper.part_table import part_table
 from synthattn.paper.table1 import SynthesizedRow, table_of
-from synthattn.paper.words import basis, contradicts_itself, counted
+from synthattn.paper.words import contradicts_itself, counted
 from synthattn.render import terminal
 from synthattn.render.table import Table
 from synthattn.terminal import SafeConsole
 
-COLOURS: dict[Judgement, str] = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not run": "dim"}
+COLOURS: dict[Judgement, str] = dict.fromkeys(JUDGEMENTS, "dim") | {
+    "holds": "green", "does not hold": "red", "moving": "yellow", "undecided": "yellow"
+}  # fmt: skip
 WIDEST = 100
 """Maximum width of a paragraph; longer lines are hard to read."""
 
@@ -77,6 +79,5 @@ def _verdicts(verdicts: Sequence[ClaimVerdict]) -> Grid:
         )
         if contradicts_itself(verdict):
             says.append(f"\nThe paper's text and its numbers disagree: {verdict.in_paper}", "yellow")
-        word = "\n".join(filter(None, (verdict.judgement, basis(verdict))))
-        table.add_row(Text(word, COLOURS[verdict.judgement]), says)
+        table.add_row(Text(verdict.judgement, COLOURS[verdict.judgement]), says)
     return table

@@ -10,12 +10,6 @@ from synthattn.compare.table import certainty
 from synthattn.paper.outcome import JUDGEMENTS, ClaimVerdict, Outcome
 from synthattn.render.numbers import Number, digits, duration, fixed
 
-CAUTION = (
-    "Each claim is judged by itself, at a level of 95 %. A few of so many verdicts may be chance, most of all those "
-    "from one run of each row: their intervals do not include how much another seed would change."
-)
-ONE_RUN = "in one run"
-
 
 def full_stop(text: str) -> str:
     """Append a full stop if the text has none."""
@@ -77,16 +71,18 @@ def how_certain(part: Results) -> list[str]:
 
 def counted(verdicts: Sequence[ClaimVerdict]) -> str:
     """Return a sentence on how many claims hold."""
-    one = {"undecided": "is undecided", "not run": "was not run"}
-    several = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided", "not run": "were not run"}
+    several = {
+        "holds": "hold", "does not hold": "do not hold", "moving": "are moving", "undecided": "are undecided",
+        "below the floor": "are below the floor of their task", "one run": "rest on one run and are not counted",
+        "not comparable": "are not comparable", "not run": "were not run",
+    }  # fmt: skip
+    one = {
+        "holds": "holds", "does not hold": "does not hold", "moving": "is moving", "undecided": "is undecided",
+        "below the floor": "is below the floor of its task", "one run": "rests on one run and is not counted",
+        "not comparable": "is not comparable", "not run": "was not run",
+    }  # fmt: skip
     count = Counter(verdict.judgement for verdict in verdicts)
-    single = Counter(verdict.judgement for verdict in verdicts if verdict.runs == 1)
-    texts = [
-        f"{count[each]} {one.get(each, each) if count[each] == 1 else several[each]}"
-        + (f" ({'' if single[each] == count[each] else f'{single[each]} of them '}{ONE_RUN})" if single[each] else "")
-        for each in JUDGEMENTS
-        if count[each]
-    ]
+    texts = [f"{count[each]} {(one if count[each] == 1 else several)[each]}" for each in JUDGEMENTS if count[each]]
     return f"{len(verdicts)} claim{'s' if len(verdicts) > 1 else ''}{_sources(verdicts)}; here {', '.join(texts)}."
 
 
@@ -97,11 +93,6 @@ def _sources(verdicts: Sequence[ClaimVerdict]) -> str:
     if len(found) == 1:
         return f" {found[0][1]}"
     return f", {', '.join(f'{number} {word}' for number, word in found)}"
-
-
-def basis(verdict: ClaimVerdict) -> str:
-    """Return a remark if a verdict rests on one run of each row."""
-    return ONE_RUN if verdict.runs == 1 else ""
 
 
 def agreement(verdict: ClaimVerdict) -> str:

@@ -55,6 +55,7 @@ class Point:
     tip: str
     low: Number | None = None
     high: Number | None = None
+    hollow: bool = False
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,10 @@ class ForestPlot(Chart):
     """Series are named above the rows, for a file that stands alone."""
     zone: Number = 0
     """Differences up to this one, to either side of the line, are on a grey ground."""
+    together: bool = False
+    """A row has one point, whatever its series is."""
+    longest: int = LONGEST
+    """Letters of the name of a row."""
 
     def svg(self) -> str:
         import altair as alt
@@ -236,7 +241,8 @@ class ForestPlot(Chart):
         names = list(dict.fromkeys(str(p.y) for p in self.points))
         places = {p.name: p.place for p in self.points}
         series = list(places)
-        short = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}" for name in names]
+        most = self.longest
+        short = [name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}" for name in names]
         ends = [end for p in self.points for end in (p.x, p.low, p.high) if end is not None]
         span = _Scale([self.line - self.zone, self.line + self.zone, *ends], self.log)
         left = int(16 + 6.3 * max(map(len, short)))
@@ -250,7 +256,8 @@ class ForestPlot(Chart):
         rows = _rows(self.points)
         for point, row in zip(self.points, rows, strict=True):
             # Series that found nearly the same would hide each other on one line.
-            row["row"] = names.index(str(point.y)) + 0.17 * (series.index(point.name) - (len(series) - 1) / 2)
+            beside = 0.0 if self.together else 0.17 * (series.index(point.name) - (len(series) - 1) / 2)
+            row["row"] = names.index(str(point.y)) + beside
         zone = [{"x": self.line - self.zone, "to": self.line + self.zone}] if self.zone else []
         layers = [
             alt.Chart(alt.Data(values=zone)).mark_rect(color=GREY, opacity=0.16).encode(x=x, x2="to:Q"),
@@ -298,6 +305,32 @@ class Shares(Chart):
         return _drawn(self.title, layers, self.width, 62)
 
 
+@dataclass(frozen=True)
+class Matrix(Chart):
+    """A field for every row and column, with its number, and more colour the higher its share is."""
+
+    cells: Sequence[tuple[str, str, str, Number, str]]
+    """Row, column, the number as text, a share between 0 and 1, and the tip."""
+
+    def svg(self) -> str:
+        import altair as alt
+
+        rows, columns = (list(dict.fromkeys(cell[n] for cell in self.cells)) for n in (0, 1))
+        values = []
+        for row, column, text, share, tip in self.cells:
+            values.append({"row": row, "column": column, "text": text, "tip": f"1|{tip}"})
+            values[-1] |= {"opacity": 0.04 + 0.9 * min(1.0, max(0.0, share))}
+        base = alt.Chart(alt.Data(values=values)).encode(
+            x=alt.X("column:N").sort(columns).title(None).axis(orient="top", labelAngle=0, minExtent=22, maxExtent=22),
+            y=alt.Y("row:N").sort(rows).title(None).axis(minExtent=125, maxExtent=125, labelLimit=200),
+        )
+        opacity = alt.Opacity("opacity:Q").scale(None).legend(None)
+        fields = base.mark_rect(color=COLOURS[1]).encode(opacity=opacity, description="tip:N")
+        words = base.mark_text(color=GREY, fontSize=12, fontWeight=600).encode(text="text:N")
+        strong = alt.condition("datum.opacity > 0.5", alt.value("#ffffff"), alt.value(GREY))
+        return _drawn(self.title, [fields, words.encode(color=strong)], self.width - 140, 30 * len(rows))
+
+
 def _look(place: int, tip: str) -> dict[str, str]:
     """Colour, shape, and the class and the words of a mark, as ``_tidy`` takes them apart."""
     colour, shape = COLOURS[place % len(COLOURS)], SHAPES[place % len(SHAPES)]
@@ -314,6 +347,7 @@ def _rows(points: Iterable[Point]) -> list[dict[str, Any]]:
     return [
         {"x": p.x, "y": p.y, "name": p.name, **_look(p.place, p.tip)}
         | ({} if p.low is None else {"low": p.low, "high": p.high})
+        | ({"hollow": True} if p.hollow else {})
         for p in points
     ]
 
@@ -330,9 +364,13 @@ def _dots(rows: list[dict[str, Any]], x: Any, y: Any, low: Any = None, to: str =
     import altair as alt
 
     bars = _marked(alt.Chart(alt.Data(values=[row for row in rows if "low" in row])).mark_rule(size=1.7))
-    dots = _marked(alt.Chart(alt.Data(values=rows)).mark_point(filled=True, opacity=1, size=size))
-    shown = dots.encode(x=x, y=y, shape=alt.Shape("shape:N").scale(None).legend(None))
-    return [bars.encode(**{"x": x, "y": y, to[:1]: low, to: "high:Q"}), shown] if to else [shown]
+    shown = []
+    for hollow in (False, True):
+        some = [row for row in rows if row.get("hollow", False) == hollow]
+        if some or not hollow:
+            dots = _marked(alt.Chart(alt.Data(values=some)).mark_point(filled=not hollow, opacity=1, size=size))
+            shown.append(dots.encode(x=x, y=y, shape=alt.Shape("shape:N").scale(None).legend(None)))
+    return [bars.encode(**{"x": x, "y": y, to[:1]: low, to: "high:Q"}), *shown] if to else shown
 
 
 def _rule(y: Any, value: Number | None, name: str) -> list[Any]:
