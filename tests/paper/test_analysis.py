@@ -1,5 +1,7 @@
 """What is said of histograms of attention weights, for weights whose truth is known."""
 
+import re
+
 import pytest
 
 from synthattn.compare.records import StudyRecord
@@ -36,22 +38,16 @@ def test_moments_of_a_histogram():
     assert analysis.spread(SHARP) == pytest.approx(variance**0.5)
 
 
-def test_verdicts_are_about_the_transformer_and_not_its_control(tmp_path):
+def test_histograms_are_descriptions(tmp_path):
+    """However far apart they are: they are of one run, and nothing tests them."""
     keep(tmp_path, "Transformer", BLUNT)
     keep(tmp_path, "Transformer (Control)", SHARP)
     keep(tmp_path, "Random", SHARP)
     found = analysis.collect(tmp_path)
     assert [part.name for part in found.parts] == ["lm1b news"]
-    assert [row.name for row in found.parts[0].rows] == ["Transformer", "Transformer (Control)", "Random"]
-    vary, sparse = found.verdicts
-    assert (vary.judgement, sparse.judgement) == ("holds", "does not hold")
-    assert "Transformer 0%, Random 90%" in sparse.because
-
-
-def test_what_nobody_would_see_decides_nothing(tmp_path):
-    for row in ("Transformer", "Dense"):
-        keep(tmp_path, row, SHARP)
-    assert [one.judgement for one in analysis.collect(tmp_path).verdicts] == ["undecided", "undecided"]
+    assert [row.name for row in found.parts[0].rows] == ["Transformer", "Random"]
+    assert found.verdicts == []
+    assert re.search(r"Transformer 0\.\d{3} and 0%; Random 0\.\d{3} and 90%\.$", found.parts[0].note)
 
 
 def test_nothing_was_looked_at(tmp_path):

@@ -12,7 +12,7 @@ from sample_outcome import HOSTILE, PLAIN, VERDICTS, new_part, new_row, sample_o
 from page_reader import Reader
 from synthattn.paper import table1
 from synthattn.paper.outcome import Outcome
-from synthattn.paper.overview import overview
+from synthattn.paper.overview import REASONS, changes, overview, picture
 from synthattn.paper.page import page, table
 from synthattn.paper.table1 import SynthesizedRow
 from synthattn.paper.terminal import show, show_table1
@@ -89,37 +89,56 @@ def test_made_from_what_was_written_it_is_the_same():
 
 def test_the_overview_counts_verdicts_and_leads_everywhere():
     other = Outcome("heads", "How many heads", [], verdicts=[VERDICTS[0], VERDICTS[0], VERDICTS[3]])
-    text = overview([sample_outcome(), other], with_table1=True).translate(PLAIN)
+    text = overview([sample_outcome(), other], with_table1=True, more=[("Why", "why.md")]).translate(PLAIN)
     sections = re.split("^## ", text, flags=re.MULTILINE)
-    assert [section.splitlines()[0] for section in sections[1:]] == [
-        "Verdicts",
-        "Claims that do not hold here",
-        "Size of these experiments",
-        "Tables and records",
+    assert [section.splitlines()[0] for section in sections[1:]] == ["What holds", "Claims by table", "More"]
+    (counts,) = grids(text)
+    assert counts[0] == ["Table", "holds", "does not hold", "undecided", "not run", "More"]
+    assert [row[:5] for row in counts[2:4]] == [
+        ["Table 2: language modelling", "1", "1", "1", "1"],
+        ["How many heads", "none", "2", "none", "1"],
     ]
-    counts, different, places = grids(text)
-    assert counts[0] == ["Table", "holds", "does not hold", "undecided", "not run"]
-    assert counts[2:] == [
-        ["[Table 2: language modelling](lm1b/table.md)", "1", "1", "1", "1"],
-        ["[How many heads](heads/table.md)", "none", "2", "none", "1"],
-    ]
-    assert [row[0] for row in different[2:]] == [VERDICTS[0].claim] * 3
-    assert "The paper's own numbers contradict its text in 4 claims" in text
-    assert places[2] == [
-        "Table 2: language modelling", "12 of 17 runs are done", "[page](lm1b/page.html)", "[table](lm1b/table.md)",
-        "[data](lm1b/results.json)", "[records](lm1b/records)",
-    ]  # fmt: skip
-    assert places[4][1:] == ["computed, not trained", "[page](table1/page.html)", "[table](table1/table.md)"] + 2 * [
-        "none"
-    ]
-    prose = [line for line in text.splitlines() if not line.startswith("|")]
-    assert len(" ".join(prose).split()) < 600
+    assert counts[2][5] == "[page](lm1b/page.html), [table](lm1b/table.md), [data](lm1b/results.json)"
+    assert counts[4][5] == "[page](table1/page.html), [table](table1/table.md)"
+    assert "Of 7 claims, 4 are decided: 1 hold, 3 fail." in text
+    assert "- [Why](why.md)" in text
+    assert len(text.split()) < 600
+    assert not any(verdict.claim in text for verdict in VERDICTS), "claims are on the pages of their tables"
 
 
 def test_an_overview_of_nothing():
     text = overview([])
-    assert text.startswith("# The paper's claims")
+    assert text.startswith("# What of the paper holds")
     assert "##" not in text
+
+
+def test_the_forest_plot_is_grey_below_the_floor_and_hollow_for_one_run():
+    outcome = sample_outcome()
+    judged = zip(outcome.verdicts[:3], ("holds", "below the floor", "one run"), strict=True)
+    outcome.verdicts = [
+        dataclasses.replace(one, judgement=word, label=word, effect=[1.0, 0.5, 1.5]) for one, word in judged
+    ]
+    drawn = picture([outcome])
+    marks = re.findall(r'<path [^>]*class="k(\d)"[^>]*><title>([a-z ]+):', drawn)
+    assert {(place, word) for place, word in marks} == {("3", "holds"), ("0", "below the floor"), ("1", "one run")}
+    hollow = [each for each in re.findall(r"<path [^>]*><title>one run", drawn) if "stroke=" in each and "Z" in each]
+    assert hollow
+    assert not any(re.search(r' fill="#', each) for each in hollow)
+    assert picture([Outcome("lm1b", "t", [], verdicts=VERDICTS[:1])]) == ""
+
+
+def test_the_verdicts_that_changed_are_listed_with_the_reason():
+    outcome = sample_outcome()
+    earlier = {
+        "lm1b": [["as it was called", "holds"], ["b", "holds"], ["c", "undecided"], ["d", "holds"], ["e", "holds"]]
+    }
+    (rows,) = grids(changes([outcome], earlier).translate(PLAIN))
+    assert [row[1:3] for row in rows[2:]] == [
+        ["holds", "does not hold"],
+        ["holds", "not run"],
+        ["holds", "a description"],
+    ]
+    assert rows[2][3] == REASONS["does not hold"]
 
 
 def test_what_a_scale_means_is_counted_and_not_typed():
@@ -138,33 +157,24 @@ def test_counting_of_verdicts():
     assert counted(VERDICTS[:1]) == "1 claim of the paper's text; here 1 does not hold."
     twice = counted([*VERDICTS, *VERDICTS])
     assert twice == "8 claims of the paper's text; here 2 hold, 2 do not hold, 2 are undecided, 2 were not run."
-    single = [dataclasses.replace(one, runs=1) for one in VERDICTS[:3]]
     other = [dataclasses.replace(VERDICTS[1], kind="table"), dataclasses.replace(VERDICTS[3], kind="elsewhere")]
-    assert counted([*single, *other]) == (
-        "5 claims, 3 of the paper's text, 1 read from its tables, 1 of another paper; here 2 hold (1 of them in one "
-        "run), 1 does not hold (in one run), 1 is undecided (in one run), 1 was not run."
+    assert counted([*VERDICTS[:3], *other]) == (
+        "5 claims, 3 of the paper's text, 1 read from its tables, 1 of another paper; here 2 hold, 1 does not hold, "
+        "1 is undecided, 1 was not run."
     )
-
-
-def test_what_rests_on_one_run_is_marked():
-    outcome = sample_outcome()
-    outcome.verdicts[1] = dataclasses.replace(outcome.verdicts[1], runs=1)
-    assert "| **holds** (in one run) |" in table(outcome)
-    assert "holds<small>in one run</small></span>" in page(outcome)
-    console = Console(file=io.StringIO(), width=100, color_system=None)
-    show(outcome, console)
-    assert "\nin one run" in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    single = dataclasses.replace(VERDICTS[0], judgement="one run")
+    assert counted([single, single]).endswith("here 2 rest on one run and are not counted.")
 
 
 def test_a_table_cannot_contradict_itself():
     outcome = sample_outcome()
     assert table(outcome).count("text and numbers disagree") == 2
-    assert "contradict its text in 2 claims" in overview([outcome])
+    assert "contradict its text in 2 claims" in changes([outcome], {})
     outcome.verdicts = [dataclasses.replace(one, kind="table") for one in outcome.verdicts]
     for text in (table(outcome), page(outcome)):
         assert "numbers disagree" not in text
         assert "numbers agree" not in text
-    assert "contradict" not in overview([outcome])
+    assert "contradict" not in changes([outcome], {})
 
 
 def test_models_that_changed_sides_are_named():

@@ -14,7 +14,7 @@ from sample_outcome import HOSTILE, PLAIN, new_part, new_row, sample_outcome, sc
 from page_reader import Reader
 from synthattn.compare.results import MetricInfo, Results, Run
 from synthattn.paper.outcome import JUDGEMENTS, ClaimVerdict, Outcome
-from synthattn.paper.page import differences, page
+from synthattn.paper.page import KINDS, differences, page
 from synthattn.render.charts import Point
 
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
@@ -158,7 +158,9 @@ def test_verdicts_come_first_with_words_and_not_colours_alone():
     reader = Reader(text)
     kinds = ["word good", "word bad", "word open", "word none"]
     found = re.findall('<span class="(word [a-z]+)">([a-z ]+)</span>', text)
-    assert set(found) == set(zip(kinds, JUDGEMENTS, strict=True))
+    words = ("holds", "does not hold", "undecided", "not run")
+    assert set(found) == set(zip(kinds, words, strict=True))
+    assert set(KINDS) == set(JUDGEMENTS)
     assert reader.text("p").count(
         "4 claims of the paper's text; here 1 holds, 1 does not hold, 1 is undecided, 1 was not run."
     )

@@ -126,7 +126,7 @@ def _joined(value: float, of_seeds: float, freedom: int, drawn: Numbers) -> Esti
     of_examples = float(drawn.var(ddof=1))
     both = of_seeds + of_examples
     if not both > 0:
-        return Estimate(value, 0.0, freedom)
+        return Estimate(value, 0.0, float(freedom))
     return Estimate(value, math.sqrt(both), both**2 / (of_seeds**2 / freedom + of_examples**2 / max(1, len(drawn) - 1)))
 
 

@@ -75,7 +75,7 @@ def document(found: AbilityRecord) -> Document:
     told = [(Span(name, "strong"), f": {_first_line(name)}") for name in plan.abilities]
     sizes = {one.attention: one.parameters for one in found.runs if one.ability == plan.abilities[0]}
     about = [
-        f"{plan.seeds} seeds, {plan.steps:,} steps of {plan.batch} examples; {plan.test:,} test examples, the same for all.",
+        f"{plan.seeds} seeds, {plan.steps:,} steps of {plan.batch} examples; {plan.test:,} test examples for all.",
         f"Decoders of {plan.layers} layers, width {plan.d_model}, {plan.heads} heads, learned positions, no dropout. "
         "The feed-forward layers are wider where attention has fewer parameters: "
         + ", ".join(f"{name} {size:,}" for name, size in sizes.items())
