@@ -152,9 +152,9 @@ class AbilityPlan:
     abilities: list[str] = field(default_factory=lambda: list(ABILITIES))
     seeds: int = 3
     steps: int = 2000
-    batch: int = 64
+    batch: int = 32
     rates: list[float] = field(default_factory=lambda: [1e-3, 3e-3])
-    test: int = 1000
+    test: int = 500
     d_model: int = 64
     layers: int = 2
     heads: int = 4

@@ -1,5 +1,6 @@
 """The page and the picture of the study of abilities."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from synthattn.render import markdown as md
 from synthattn.render.charts import Matrix
 from synthattn.render.document import Block, Document, Listing, MarkdownOnly, Paragraph, Section
 from synthattn.render.numbers import fixed
-from synthattn.render.table import Cell, Column, Row, Span, Table
+from synthattn.render.table import Cell, Column, Row, Span, Table, Text
 from synthattn.saved_file import write_text
 
 ABILITIES, RECORD = "abilities", "record.json.xz"
@@ -74,7 +75,7 @@ def document(found: AbilityRecord) -> Document:
         lead.insert(0, Paragraph("This study is not complete: some of its planned runs are missing.", "warning"))
     told = [(Span(name, "strong"), f": {_first_line(name)}") for name in plan.abilities]
     sizes = {one.attention: one.parameters for one in found.runs if one.ability == plan.abilities[0]}
-    about = [
+    about: list[Text] = [
         f"{plan.seeds} seeds, {plan.steps:,} steps of {plan.batch} examples; {plan.test:,} test examples for all.",
         f"Decoders of {plan.layers} layers, width {plan.d_model}, {plan.heads} heads, learned positions, no dropout. "
         "The feed-forward layers are wider where attention has fewer parameters: "
@@ -89,6 +90,10 @@ def document(found: AbilityRecord) -> Document:
         + (", ".join(_rising(found)) or "none")
         + " gained more than 5 points in the last quarter.",
     ]
+    chosen = ",".join(plan.attention), "--abilities", ",".join(plan.abilities)
+    words = ["synthattn", "study", ABILITIES, "--attention", *chosen, "--seeds", plan.seeds, "--steps", plan.steps]
+    command = shlex.join(map(str, words))
+    about.append(("Made by ", Span(command, "code"), "."))
     sections = [Section("tasks", "Tasks", [Listing(told)]), Section("setup", "Setup", [Listing(about)])]
     return Document("What synthetic attention cannot do", "synthattn study abilities", lead, sections)
 
