@@ -1,5 +1,7 @@
 """The study of abilities: tasks whose answers follow from the question, matched models, records that go on."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ TINY = {"seeds": 2, "steps": 4, "batch": 4, "test": 7, "d_model": 8, "layers": 1
 
 
 def plan(**changes) -> AbilityPlan:
-    chosen = {"attention": ["vanilla", "random"], "abilities": ["reversal"], "rates": [1e-3, 1e-2]}
+    chosen: dict[str, Any] = {"attention": ["vanilla", "random"], "abilities": ["reversal"], "rates": [1e-3, 1e-2]}
     return AbilityPlan(**(chosen | TINY | changes))
 
 
@@ -102,7 +104,7 @@ def test_a_study_goes_on_where_it_was_stopped(tmp_path):
         assert (set(one.rates) == {"0.001", "0.01"}) == (one.seed == 0)
         chosen = whole.run(one.ability, one.attention, 0)
         assert chosen is not None
-        assert f"{one.rate:g}" == min(chosen.rates, key=lambda rate: chosen.rates[rate])
+        assert f"{one.rate:g}" == min(chosen.rates, key=chosen.rates.__getitem__)
     with pytest.raises(ValueError, match="was made with another plan"):
         study(plan(steps=5), path)
     write_abilities(tmp_path)

@@ -23,7 +23,7 @@ def run(
             raise ValueError(f"there is no record {path}; leave --show out to make one")
         found = abilities.load(path)
     else:
-        variants = split(attention) if attention else list(abilities.ATTENTION)
+        variants: list[str] = split(attention) if attention else list(abilities.ATTENTION)
         chosen = [one.strip() for one in some.split(",")] if some else list(abilities.ABILITIES)
         plan = abilities.AbilityPlan(variants, chosen, seeds, steps)
         found = abilities.study(plan, path, lambda text: None if quiet else console.print(text, soft_wrap=True))

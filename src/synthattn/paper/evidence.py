@@ -197,8 +197,14 @@ def _differences(runs: Mapping[str, Runs], scoring: Scoring | None, rows: Sequen
         estimate, of_seeds = None, variance(metric)
         trained = all(entry.record.model for entry in (*ours, *theirs))
         if trained and of_seeds is not None and len(pairs) > 1:
-            rows = [[entry.rows[metric] for entry in each] for each in (ours, theirs)]
-            estimate = statistics.estimate(scoring.metrics[metric], *rows, of_seeds, scoring.draws, scoring.draw)
+            estimate = statistics.estimate(
+                scoring.metrics[metric],
+                [entry.rows[metric] for entry in ours],
+                [entry.rows[metric] for entry in theirs],
+                of_seeds,
+                scoring.draws,
+                scoring.draw,
+            )
             difference = Difference(estimate.value, *estimate.interval, estimate.p_value())
         curves = _curve(ours), _curve(theirs)
         trend = curve_gaps(*curves) if trained else None

@@ -81,7 +81,8 @@ def findings(outcomes: Sequence[Outcome]) -> list[str]:
         f"Of {len(verdicts)} claims, {decided or 'none'} {'is' if decided == 1 else 'are'} decided: "
         f"{count['holds'] or 'none'} hold, {count['does not hold'] or 'none'} fail."
     ]
-    for judgement, word in (("holds", "These hold"), ("does not hold", "These fail")):
+    words: dict[Judgement, str] = {"holds": "These hold", "does not hold": "These fail"}
+    for judgement, word in words.items():
         if count[judgement]:
             sentences.append(f"{word}: {'; '.join(_named(outcomes, judgement))}.")
     left = [f"{count[each]} {each}" for each in JUDGEMENTS[2:] if count[each]]

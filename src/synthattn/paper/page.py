@@ -47,7 +47,8 @@ PAGE, TABLE = "page.html", "table.md"
 """Files in the folder of each table, which has its name, in the folder of all results."""
 ROOT = "../"
 """The way from there to the folder of all results."""
-KINDS: dict[Judgement, str] = dict.fromkeys(JUDGEMENTS, "none") | {
+KINDS: dict[Judgement, str] = dict.fromkeys(JUDGEMENTS, "none")
+KINDS |= {
     "holds": "good", "does not hold": "bad", "moving": "open", "undecided": "open"
 }  # fmt: skip
 """Classes of the style sheet."""

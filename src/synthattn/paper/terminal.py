@@ -17,7 +17,8 @@ from synthattn.render import terminal
 from synthattn.render.table import Table
 from synthattn.terminal import SafeConsole
 
-COLOURS: dict[Judgement, str] = dict.fromkeys(JUDGEMENTS, "dim") | {
+COLOURS: dict[Judgement, str] = dict.fromkeys(JUDGEMENTS, "dim")
+COLOURS |= {
     "holds": "green", "does not hold": "red", "moving": "yellow", "undecided": "yellow"
 }  # fmt: skip
 WIDEST = 100

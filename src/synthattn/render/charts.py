@@ -315,11 +315,14 @@ class Matrix(Chart):
     def svg(self) -> str:
         import altair as alt
 
-        rows, columns = (list(dict.fromkeys(cell[n] for cell in self.cells)) for n in (0, 1))
+        rows, columns = (
+            list(dict.fromkeys(cell[0] for cell in self.cells)),
+            list(dict.fromkeys(cell[1] for cell in self.cells)),
+        )
         values = []
         for row, column, text, share, tip in self.cells:
             values.append({"row": row, "column": column, "text": text, "tip": f"1|{tip}"})
-            values[-1] |= {"opacity": 0.04 + 0.9 * min(1.0, max(0.0, share))}
+            values[-1] |= {"opacity": round(0.04 + 0.9 * min(1.0, max(0.0, share)), 3)}
         base = alt.Chart(alt.Data(values=values)).encode(
             x=alt.X("column:N").sort(columns).title(None).axis(orient="top", labelAngle=0, minExtent=22, maxExtent=22),
             y=alt.Y("row:N").sort(rows).title(None).axis(minExtent=125, maxExtent=125, labelLimit=200),
