@@ -15,7 +15,8 @@ TINY = {"seeds": 2, "steps": 4, "batch": 4, "test": 7, "d_model": 8, "layers": 1
 
 def plan(**changes) -> AbilityPlan:
     chosen: dict[str, Any] = {"attention": ["vanilla", "random"], "abilities": ["reversal"], "rates": [1e-3, 1e-2]}
-    return AbilityPlan(**(chosen | TINY | changes))
+    chosen |= TINY | changes
+    return AbilityPlan(**chosen)
 
 
 def answers(name: str, count: int = 50) -> list[tuple[list[int], list[int], list[int]]]:
