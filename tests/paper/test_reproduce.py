@@ -340,7 +340,7 @@ def test_only_the_first_process_writes(place, tmp_path, monkeypatch):
     ("change", "message"),
     [
         ({"table": "translations"}, "there is no table 'translations'; did you mean translation?"),
-        ({"scale": "gpu"}, "there is no scale 'gpu', only tiny, cpu, paper"),
+        ({"scale": "gpu"}, "there is no scale 'gpu', only tiny, cpu, long, paper"),
         ({"rows": "randon"}, "translation has no row 'randon'; did you mean random or "),
         ({"seeds": 0}, "--seeds must be at least 1, got 0"),
         ({"scale": "cpu"}, "--scale cpu needs --data: a folder with a folder for each data set"),
