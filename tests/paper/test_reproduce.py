@@ -185,7 +185,7 @@ def test_speed_and_weights_are_looked_at(place):
     found = outcome.load(place / "out" / "analysis")
     assert [part.name for part in found.parts] == ["translation en-de", "lm1b news", "c4 spans"]
     looked = {row.name: row.look for row in found.parts[-1].rows}
-    for name in ("Transformer", "Syn (R)", "Syn (D)"):
+    for name in ("Transformer", "Syn (R)"):
         look = looked[name]
         assert look is not None
         assert len(look.before) == len(look.after) > 0
