@@ -8,17 +8,28 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
 
 .PHONY: setup demo test lint docs bench sanitize faults clean
 
-setup: .venv/ready
+setup: .venv/ready-dev
 
 # Installed again only when what is to be installed has changed. Python compiles what it imports; compiling all that was
 # installed would take longer than to install it.
-.venv/ready: pyproject.toml constraints.txt hatch_build.py $(wildcard src/synthattn/engine/native/*.[ch])
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard src/synthattn/engine/native/*.[ch])
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+# What users install.
+.venv/ready: $(SOURCES) | .venv/bin/python
+	$(INSTALL) -e .
 	touch $@
 
+# What tests and checks need as well.
+.venv/ready-dev: $(SOURCES) | .venv/bin/python
+	$(INSTALL) -e '.[dev]'
+	touch .venv/ready $@
+
 # The main job on built-in data; ends with the path of a page to look at.
-demo: setup
+demo: .venv/ready
 	$(BIN)/synthattn compare
 
 # Most tests run with every shape annotation checked. Those marked "unchecked" run the package as users have it:
@@ -38,7 +49,7 @@ docs: .venv/ready-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 .venv/ready-docs: .venv/ready
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	touch $@
 
 # Speed and memory beside other libraries, on this machine. All of it takes hours on two cores; synthattn bench -h says how

@@ -24,7 +24,7 @@ from synthattn.render import terminal
 from synthattn.render.table import Table
 from synthattn.synthesizers import FAMILY
 from synthattn.terminal import SafeConsole
-from synthattn.training.gather import DEMO, gather, new_folder
+from synthattn.training.gather import DEMO, DEMO_SEEDS, gather, new_folder
 from synthattn.training.memory import keep_memory
 from synthattn.training.progress import displays
 from synthattn.training.run import Stopped
@@ -67,7 +67,8 @@ def run(
         if budget is not None and ends:
             raise ValueError(f"--budget chooses the number of steps; leave {' and '.join(ends)} out")
         specs = tuple(split(attention)) if attention is not None else FAMILY
-        comparison = Comparison(settings, specs, 1 if seeds is None else seeds, control, threads)
+        usual = DEMO_SEEDS if bare else 1
+        comparison = Comparison(settings, specs, usual if seeds is None else seeds, control, threads)
         folder = output or new_folder("compare", settings.data.task)
     keep_memory()
     shown, close = displays(quiet)

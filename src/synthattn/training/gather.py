@@ -28,6 +28,8 @@ DEMO = {
     "training.learning_rate": 3e-3,
 }
 """Settings of a comparison of which neither data nor model is chosen: two cores finish it in minutes."""
+DEMO_SEEDS = 2
+"""Runs of each variant there: an answer from one seed would be a hint."""
 
 
 def gather(
