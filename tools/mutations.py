@@ -131,8 +131,8 @@ MUTATIONS = [
     Mutation(
         "torch's fused kernel takes a sum of products",
         f"{ENGINE}/sdpa.py",
-        "if len(products) != 1 or",
-        "if not products or",
+        "if len(products) != 1:",
+        "if not products:",
         PATHS,
     ),
     Mutation(

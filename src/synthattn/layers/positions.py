@@ -17,7 +17,7 @@ def sinusoid(at: Int[Tensor, "*axes"], width: int, dtype: torch.dtype) -> Float[
     half = width // 2
     # Half precision has too few digits for the angles of far positions.
     precise = torch.promote_types(dtype, torch.float32)
-    compute = _frequencies if is_tracing(at) else _kept_frequencies
+    compute = _frequencies if torch.is_grad_enabled() or is_tracing(at) else _kept_frequencies
     angles = at.unsqueeze(-1) * compute(half, precise, at.device)
     signal = torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
     return nn.functional.pad(signal, (0, 1)) if width % 2 else signal
@@ -30,7 +30,7 @@ def _frequencies(half: int, dtype: torch.dtype, device: torch.device) -> Float[T
 
 @functools.lru_cache(maxsize=8)
 def _kept_frequencies(half: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, " half"]:
-    """Return the frequencies, which every step of generation needs, without computing them again."""
+    """Keep the frequencies, which every step of generation needs."""
     with torch.inference_mode(False):  # a tensor of inference mode could not take part in training later
         return _frequencies(half, dtype, device)
 

@@ -110,7 +110,9 @@ class Synthesizer(nn.Module):
 
     def describe_mismatch(self, saved: Tensor, table: Tensor) -> str | None:
         """Return what is wrong with a saved table of as many axes, where torch would name shapes alone; else None."""
-        if len(saved) != len(table) or not saved.shape[1] != table.shape[1] == self.max_length:
+        if self.max_length is None or saved.dim() < 2 or len(saved) != len(table):
+            return None
+        if saved.shape[1] == table.shape[1] or table.shape[1] != self.max_length:
             return None
         return (
             f"was saved with max_length={saved.shape[1]}, {self.name} was built for max_length={self.max_length}; "
