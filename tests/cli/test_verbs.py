@@ -564,6 +564,8 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["data", "classes", *PAIRS[:2]], "which of text, label is to be translated? Name them: source=COLUMN"),
     (["describe", "tinny"], "no preset and no folder 'tinny'; did you mean tiny?"),
     (["describe", "tiny", "--attention", "dense(windw=3)"], "dense has no option 'windw'; did you mean window?"),
+    (["convert", "nothing", "--data", "texts/test.txt"], "texts/test.txt has 7 texts, this needs at least 8"),
+    (["study", "ability"], "there is no study 'ability'; did you mean abilities?"),
     (["probe", "nothing", "--data", "texts/test.txt"], "there is no folder nothing; give that of a model of transf"),
     (["probe", "empty", "--data", "nothing.txt"], "nothing.txt is not a file; give a file with a text per line"),
     (["bench", "lyer"], "there is no benchmark 'lyer', only layer, model, train, decode; did you mean layer?"),

@@ -272,7 +272,7 @@ def test_the_command_refuses_in_one_line(command, folder, texts, tmp_path, monke
         ([str(folder), "--data", "none.txt"], "none.txt is not a file"),
         ([str(folder), "--data", str(empty)], "has 0 texts, this needs at least 8"),
         ([str(folder), "--data", str(short)], "has 7 texts, this needs at least 8"),
-        ([str(tmp_path / "nowhere"), "--data", str(texts)], "nowhere cannot be loaded"),
+        ([str(tmp_path / "nowhere"), "--data", str(texts)], "nowhere; give that of a model of transformers"),
         ([str(saved), "--data", str(texts)], "its attention was replaced already; give the original model"),
         ([str(folder), "--data", str(texts), "--budget-kl", "0"], "--budget-kl must be a number above 0"),
         ([str(folder), "--data", str(texts), "--budget-kl", "nan"], "--budget-kl must be a number above 0"),

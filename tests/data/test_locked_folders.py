@@ -18,7 +18,7 @@ from synthattn.training import record
 pytestmark = pytest.mark.unchecked
 
 STEP = "synthattn.training.trainer:SynthesizerTrainer.training_step"
-COMPARE = ["compare", *START[1:], "--attention", "random,dense", "--steps", "3", "--set", "training.keep=last"]
+COMPARE = ["compare", *START[1:], "--attention", "random,vanilla", "--steps", "3", "--set", "training.keep=last"]
 
 
 @pytest.fixture(scope="module")

@@ -143,4 +143,4 @@ def test_the_examples_run(place, monkeypatch, capfd):
             with pytest.raises(SystemExit) as end:
                 main()
         assert end.value.code == 0, f"synthattn {shlex.join(words)}: {capfd.readouterr().err}"
-    assert used == set(VERBS)
+    assert used == set(VERBS) - {"export"}, "docs/models.md shows how to export"

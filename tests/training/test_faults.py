@@ -220,7 +220,7 @@ def test_a_run_that_fails_says_why(fault, message, place):
 
 def test_a_comparison_says_which_variant_failed(place):
     folder = place[0] / "compared"
-    options = [*START[1:], "--attention", "random,dense", "--steps", "3", "--set", "training.keep=last"]
+    options = [*START[1:], "--attention", "random,dense,vanilla", "--steps", "3", "--set", "training.keep=last"]
     # The fourth step is the first one of the second.
     fault = Fault("synthattn.training.trainer:SynthesizerTrainer.compute_loss", 4, "after", "nan")
     process = Process(folder, ["compare", *options], fault).wait()

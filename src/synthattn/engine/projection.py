@@ -48,7 +48,7 @@ def project_scaled(
 
 
 def split_heads(vectors: Float[Tensor, "batch length inner"], heads: int) -> Float[Tensor, "batch heads length dim"]:
-    return vectors.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return vectors.reshape(vectors.shape[0], vectors.shape[1], heads, -1).transpose(1, 2)
 
 
 class LazyValues:
