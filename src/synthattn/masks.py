@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from synthattn.shapes import Bool, Float
-from synthattn.tracing import is_tracing
+from synthattn.tracing import is_tracing, is_unreadable
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,21 @@ class Mask:
         bias = value.new_zeros(1, 1, k) if bias is None else bias
         return bias.masked_fill(~allowed, float("-inf"))
 
-    def rows(self, examples: slice, rows: slice, end: int) -> "Mask":
+    def of_examples(self, examples: slice) -> "Mask":
+        """Return the mask of some examples."""
+        unpadded = None if self.unpadded is None else self.unpadded[examples]
+        allowed = self.allowed_pairs
+        if allowed is not None and self.per_example and len(allowed) > 1:
+            allowed = allowed[examples]
+        return Mask(unpadded, self.causal, allowed)
+
+    def rows(self, examples: slice, rows: slice, end: int, device: torch.device) -> "Mask":
         """Return the mask for some rows of some examples and the keys before ``end``."""
         unpadded, allowed, past = self.unpadded, self.allowed_pairs, None
         if allowed is not None:
             allowed = (allowed[examples] if self.per_example and len(allowed) > 1 else allowed)[..., rows, :end]
         if self.causal:
-            past = torch.arange(end, device="cpu") <= torch.arange(rows.start, rows.stop, device="cpu")[:, None]
+            past = torch.arange(end, device=device) <= torch.arange(rows.start, rows.stop, device=device)[:, None]
         return Mask(None if unpadded is None else unpadded[examples, :end], False, _all_of(allowed, past))
 
     def fill_empty_rows(self, q: int, k: int) -> "tuple[Mask, Bool[Tensor, '#batch #heads #q 1'] | None]":
@@ -81,10 +89,13 @@ class Mask:
             return self, None
         condition = self.unpadded if self.unpadded is not None else self.allowed_pairs
         assert condition is not None
+        if is_unreadable(condition) and self.allowed_pairs is None and not self.causal:
+            empty = ~condition.any(-1, keepdim=True)
+            return Mask(unpadded=condition | empty), empty[:, None, :, None]
         full = self.full(q, k, condition.device)
         assert full is not None
         empty = ~full.any(dim=-1, keepdim=True)
-        if not is_tracing(empty) and not empty.any():
+        if not is_unreadable(empty) and not empty.any():
             return self, None
         if self.unpadded is not None and not self.causal and self.allowed_pairs is None:
             return Mask(unpadded=self.unpadded | empty[:, 0, 0]), empty
@@ -182,7 +193,7 @@ def _from_attn_mask(
     bias = attn_mask.masked_fill(forbidden, 0.0)
     if bias.dim() == 2:
         bias = bias.unsqueeze(0)
-    if is_tracing(attn_mask):
+    if is_unreadable(attn_mask):
         return ~forbidden, bias
     # Most float masks hold only zeros and minus infinities, or only finite numbers.
     return (

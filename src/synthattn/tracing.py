@@ -1,4 +1,4 @@
-"""Detect tracing (torch.compile, export, fake tensors), where tensor values cannot be read."""
+"""Detect where tensor values cannot be read, or must not be: tracing (compile, export, fake tensors), accelerators."""
 
 from torch import Tensor
 from torch._C import _are_functorch_transforms_active, _is_tracing
@@ -21,3 +21,8 @@ def is_tracing(tensor: Tensor) -> bool:
         or _are_functorch_transforms_active()
         or forward_ad._current_level >= 0
     )
+
+
+def is_unreadable(tensor: Tensor) -> bool:
+    """Return True if tensor values cannot be read, or are not worth waiting for an accelerator to compute them."""
+    return not tensor.is_cpu or is_tracing(tensor)

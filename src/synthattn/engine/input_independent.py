@@ -29,10 +29,13 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     if mask.per_example or not logits.input_independent:
         return None
     # Whether the quotient is safe depends on the data. For one query, re-ordering all values costs more than it saves.
-    if mask.unpadded is not None and (call.is_tracing or call.q == 1):
+    on_cpu = call.values.device.type == "cpu"
+    if mask.unpadded is not None and (call.is_tracing or call.q == 1 or not on_cpu):
         return None
     batch, _, k, _ = call.values.shape
-    may_stay_unwritten = dropout == 0.0 and mask.allowed_pairs is None and not call.is_tracing  # tracing binds no sizes
+    may_stay_unwritten = (
+        on_cpu and dropout == 0.0 and mask.allowed_pairs is None and not call.is_tracing
+    )  # tracing binds no sizes
     if may_stay_unwritten and call.logits_per_example >= thresholds.UNWRITTEN_WEIGHTS:
         heads = _attend_unwritten(logits, call.values.batch_major(), mask)
         if heads is not None:
@@ -210,7 +213,7 @@ def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 
 def _product(weights: Tensor, columns: Tensor, causal: bool) -> Tensor:
-    causal = causal and weights.shape[-2] > thresholds.CAUSAL_ROWS
+    causal = causal and weights.shape[-2] > _causal_rows(weights.device)
     transposed = columns.stride(-1) != 1
     if transposed:
         triangle = (Axis.DEPTH, Axis.COLUMN) if causal else None
@@ -259,10 +262,14 @@ class _Product(torch.autograd.Function):
         return grad_weights, grad_columns, None
 
 
+def _causal_rows(device: torch.device) -> int:
+    return thresholds.CAUSAL_ROWS if device.type == "cpu" else thresholds.ACCELERATOR_CAUSAL_ROWS
+
+
 def _blocks(weights: Tensor, causal: bool) -> list[tuple[slice, slice]]:
     """Return blocks of rows, each with the keys that they are multiplied with."""
     q, k = weights.shape[-2:]
     if not causal:
         return [(slice(0, q), slice(0, k))]
-    size = thresholds.CAUSAL_ROWS
+    size = _causal_rows(weights.device)
     return [(slice(s, min(s + size, q)), slice(0, min(s + size, q, k))) for s in range(0, q, size)]

@@ -73,17 +73,24 @@ class _Plan(NamedTuple):
 
 
 def _runs_in_chunks(call: Call) -> bool:
-    return (
-        not call.is_tracing
-        and call.values.device.type == "cpu"
-        and not torch.is_autocast_enabled("cpu")
-        and call.values.shape[0] * call.logits_per_example >= thresholds.CHUNKED_LOGITS
-    )
+    if call.is_tracing:
+        return False
+    device = call.values.device.type
+    least = thresholds.CHUNKED_LOGITS if device == "cpu" else thresholds.ACCELERATOR_CHUNK_LOGITS
+    return not torch.is_autocast_enabled(device) and call.values.shape[0] * call.logits_per_example >= least
 
 
 def _chunks(call: Call) -> list[_Chunk]:
     batch, heads, k, _ = call.values.shape
     ends = [k] * batch
+    if call.values.device.type != "cpu":  # neither ask where padding ends, nor launch many small kernels
+        together = max(1, thresholds.ACCELERATOR_CHUNK_LOGITS // (heads * call.q * k))
+        height = max(thresholds.CHUNK_ROWS, thresholds.ACCELERATOR_CHUNK_LOGITS // (heads * k))
+        return [
+            _Chunk(examples, rows, min(k, rows.stop) if call.mask.causal else k)
+            for examples in _slices(batch, together)
+            for rows in _slices(call.q, height)
+        ]
     if call.mask.unpadded is not None:
         ends = (call.mask.unpadded * torch.arange(1, k + 1, device="cpu")).amax(-1).clamp(min=1).tolist()
     together = max(1, thresholds.CHUNK_LOGITS // (heads * call.q * k))
@@ -116,9 +123,9 @@ def _piece(logits: Logits, chunk: _Chunk) -> Logits:
 
 
 def _attend_chunk(plan: _Plan, n: int, logits: Logits, value: Tensor) -> Float[Tensor, "some heads rows width"]:
-    weights = attention_weights(logits, plan.mask.rows(*plan.chunks[n]))
+    weights = attention_weights(logits, plan.mask.rows(*plan.chunks[n], value.device))
     if plan.dropout > 0.0:
-        generator = torch.Generator().manual_seed(plan.seed + n)
+        generator = torch.Generator(value.device).manual_seed(plan.seed + n)
         kept = torch.empty_like(weights).bernoulli_(1.0 - plan.dropout, generator=generator)
         weights = weights * kept.div_(1.0 - plan.dropout)
     return weights.to(value.dtype) @ value

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from synthattn.engine import second_order, thresholds
+from synthattn.engine import sdpa_sums, second_order, thresholds
 from synthattn.engine.call import Call
 from synthattn.engine.projection import needs_grad
 from synthattn.logits import Bias, ByDistance, Logits, Product
@@ -14,22 +14,24 @@ from synthattn.shapes import Float
 
 def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     """Attend by torch's kernel. Declines where torch would write all weights out, or compute them otherwise."""
+    if not call.is_tracing and call.values.device.type != "cpu":
+        return sdpa_sums.attend(call)
     batch, _, k, width = call.values.shape
     terms = call.logits.terms
     products = [term for term in terms if isinstance(term, Product) and not term.input_independent]
     if len(products) != 1:
         return None
-    (product,), on_cpu = products, call.values.device.type == "cpu"
+    (product,) = products
     others = Logits(tuple(term for term in terms if term is not product))
     if product.query.shape[-1] != width or not all(isinstance(t, Product | Bias | ByDistance) for t in others.terms):
         return None
-    if on_cpu and not call.is_tracing and k < thresholds.FUSED_KEYS:
+    if not call.is_tracing and k < thresholds.FUSED_KEYS:
         return None
     if others.terms:
         tensors = second_order.take_apart(others)[0] if torch.is_grad_enabled() else []
-        if call.is_tracing or (on_cpu and needs_grad(*tensors)):
+        if call.is_tracing or needs_grad(*tensors):
             return None
-        if on_cpu and _masks_examples(call.mask) and batch * call.logits_per_example >= thresholds.CHUNKED_LOGITS:
+        if _masks_examples(call.mask) and batch * call.logits_per_example >= thresholds.CHUNKED_LOGITS:
             return None  # the bias would be written for every example
     value = call.values.batch_major().to(product.query.dtype)
     mask, empty = call.mask.fill_empty_rows(call.q, k)

@@ -52,6 +52,16 @@ CHUNK_LOGITS = 2**21
 # Rows of a chunk at least: products of fewer rows are slow.
 CHUNK_ROWS = 128
 
+# What follows is for accelerators. No machine was at hand to measure these on.
+# Entries of a mask of floats that is written at a time, for torch's fused kernel.
+FUSED_MASK = 2**25
+# The widest head that all fused kernels of torch take.
+WIDEST_HEAD = 256
+# Logits of a chunk of the plain way.
+ACCELERATOR_CHUNK_LOGITS = 2**26
+# Rows per block of a causal product: each block is a launch.
+ACCELERATOR_CAUSAL_ROWS = 1024
+
 
 @functools.cache
 def processor() -> tuple[str, str]:
