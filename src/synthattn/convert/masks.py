@@ -1,12 +1,13 @@
 """Read the masks that a transformers model hands to its attention."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from synthattn.masks import Mask
-from synthattn.tracing import is_tracing
+from synthattn.tracing import Conditions, is_tracing
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,11 @@ def read_mask(given: Tensor | None, causal: bool, batch: int, q: int, k: int) ->
 def _read(given: Tensor, batch: int, q: int, k: int) -> ReadMask:
     allowed, bias = _split(given)
     allowed = allowed[..., :k]
-    bias = None if bias is None or not bool((bias[..., :k] != 0).any()) else bias[..., :k]
-    padding = _leading(allowed)
-    padding = None if not bool(padding.any()) else padding.expand(batch)
-    return ReadMask(_simplified(allowed, batch, q, k), bias, padding)
+    bias, padding = None if bias is None else bias[..., :k], _leading(allowed)
+    known = Conditions(_questions(allowed, bias, padding, q, k), given.device)
+    bias = None if bias is None or not known["bias"] else bias
+    padding = None if not known["leading"] else padding.expand(batch)
+    return ReadMask(_simplified(allowed, known, batch, q, k), bias, padding)
 
 
 def _split(given: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -74,20 +76,47 @@ def _leading(allowed: Tensor) -> Tensor:
     return (seen.cumsum(-1) == 0).sum(-1).clamp(max=allowed.shape[-1] - 1)
 
 
-def _simplified(allowed: Tensor, batch: int, q: int, k: int) -> Mask:
+def _questions(
+    allowed: Tensor, bias: Tensor | None, padding: Tensor, q: int, k: int
+) -> dict[str, Callable[[], Tensor]]:
+    """Return what is asked of a mask to write it as one of the forms that fast paths take."""
+    questions: dict[str, Callable[[], Tensor]] = {"leading": padding.any}
+    if bias is not None:
+        questions["bias"] = (bias != 0).any
+    if allowed.shape[1] == 1:
+        rows, keep, past = _rows(allowed, q), _keys(allowed, q), _past(q, k, allowed.device)
+        questions |= {
+            "no padding": lambda: keep.all(),
+            "padding alone": lambda: (rows == keep[:, None]).all(),
+            "causal": lambda: (rows == (past() & keep[:, None])).all(),
+            "causal alone": lambda: (past().any(0) <= keep).all(),
+            "shared": lambda: (rows == (rows.any(0) & keep[:, None])).all(),
+        }
+    return questions
+
+
+def _simplified(allowed: Tensor, known: Conditions, batch: int, q: int, k: int) -> Mask:
     """Split a mask into padding and what all examples share, which fast paths need."""
     if allowed.shape[1] != 1:
         return Mask(allowed_pairs=allowed.expand(batch, -1, -1, -1))
-    rows = allowed[:, 0].expand(-1, q, -1)
-    keep = rows.any(1)
-    whole = keep[:, None]
-    padding = None if bool(keep.all()) else keep.expand(batch, -1)
-    if q == 1 or bool((rows == whole).all()):
+    padding = None if known["no padding"] else _keys(allowed, q).expand(batch, -1)
+    if q == 1 or known["padding alone"]:
         return Mask(padding)
-    past = torch.ones(q, k, dtype=torch.bool, device=allowed.device).tril()
-    if bool((rows == (past & whole)).all()):
-        return Mask(None if bool((past.any(0) <= keep).all()) else padding, causal=True)
-    shared = rows.any(0)
-    if bool((rows == (shared & whole)).all()):
-        return Mask(padding, allowed_pairs=shared)
+    if known["causal"]:
+        return Mask(None if known["causal alone"] else padding, causal=True)
+    if known["shared"]:
+        return Mask(padding, allowed_pairs=_rows(allowed, q).any(0))
     return Mask(allowed_pairs=allowed.expand(batch, -1, -1, -1))
+
+
+def _rows(allowed: Tensor, q: int) -> Tensor:
+    return allowed[:, 0].expand(-1, q, -1)
+
+
+def _keys(allowed: Tensor, q: int) -> Tensor:
+    """Return True for keys that some query attends to."""
+    return _rows(allowed, q).any(1)
+
+
+def _past(q: int, k: int, device: torch.device) -> Callable[[], Tensor]:
+    return lambda: torch.ones(q, k, dtype=torch.bool, device=device).tril()

@@ -9,7 +9,7 @@ from synthattn.convert.attention_modules import AttentionModule
 from synthattn.layers import SyntheticAttention
 from synthattn.synthesizers import Mix, Spec
 from synthattn.synthesizers.vanilla import VanillaSynthesizer
-from synthattn.tracing import is_tracing
+from synthattn.tracing import is_tracing, is_unreadable
 
 
 class SyntheticMultiheadAttention(nn.Module):
@@ -100,7 +100,7 @@ def _padding(mask: Tensor | None, batched: bool) -> tuple[Tensor | None, Tensor 
     ignored = mask == float("-inf")
     rest = mask.masked_fill(ignored, 0.0)
     # torch's layers turn bool masks into zeros and minus infinities, which leave no bias.
-    return ignored, rest if mask.requires_grad or is_tracing(mask) or bool(rest.any()) else None
+    return ignored, rest if mask.requires_grad or is_unreadable(mask) or bool(rest.any()) else None
 
 
 def _add_key_bias(mask: Tensor | None, bias: Tensor, batch: int, heads: int, q: int) -> Tensor:

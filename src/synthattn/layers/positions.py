@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from synthattn.shapes import Float, Int
-from synthattn.synthesizers.base import Resize, last_position
+from synthattn.synthesizers.base import Resize, check_later, last_position
 from synthattn.synthesizers.tables import replace_data, resized
-from synthattn.tracing import is_tracing
+from synthattn.tracing import is_tracing, is_unreadable
 
 
 def sinusoid(at: Int[Tensor, "*axes"], width: int, dtype: torch.dtype) -> Float[Tensor, "*axes width"]:
@@ -58,7 +58,9 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.table)
 
     def forward(self, at: Int[Tensor, "*axes"], dtype: torch.dtype) -> Float[Tensor, "*axes d_model"]:
-        if not is_tracing(at) and (last := last_position(at)) >= len(self.table):
+        if is_unreadable(at):
+            check_later("learned positions", at, len(self.table))
+        elif (last := last_position(at)) >= len(self.table):
             raise ValueError(
                 f"input has {last + 1} positions, learned positions were built for {len(self.table)}; "
                 f"shorten the input or call resize_max_length({last + 1})"

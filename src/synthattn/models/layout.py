@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from synthattn.layers import TokenLayout
-from synthattn.tracing import is_tracing
+from synthattn.tracing import Conditions, is_tracing, is_unreadable
 
 
 def relative_layout(layout: TokenLayout) -> TokenLayout:
@@ -15,7 +15,7 @@ def relative_layout(layout: TokenLayout) -> TokenLayout:
     This is so after padding on the left: all positions are smaller than the indices by the same number.
     """
     keys, padding = layout.memory_positions, layout.key_padding_mask
-    if keys is None or is_tracing(keys):
+    if keys is None or is_unreadable(keys):
         return layout
     shift = torch.arange(keys.shape[-1], device=keys.device) - keys
     lowest, highest = shift, shift
@@ -78,18 +78,18 @@ def token_layout(
                 f"four axes with queries and keys, got {tuple(attention_mask.shape)}"
             )
         is_token = attention_mask != 0
-        if is_tracing(is_token) or not is_token.all():
-            padding = ~is_token
-            implied = (is_token.long().cumsum(-1) - 1).clamp(min=0)
-            # Padding beyond the longest input must not be at positions beyond it.
-            if is_tracing(is_token) or longest is None or offset + length <= longest:
-                implied = _simplify(implied, 0, is_token)
+    known = _conditions(is_token, position_ids, offset)
+    if is_token is not None and not (known and known["no padding"]):
+        padding, implied = ~is_token, _implied(is_token)
+        # Padding beyond the longest input must not be at positions beyond it.
+        if not known or longest is None or offset + length <= longest:
+            implied = None if known and known["implied as indices"] else _one_row(implied)
     if position_ids is None and earlier is None:
         return TokenLayout(padding, mask, False, None if implied is None else implied[..., offset:], implied, offset)
     if position_ids is None:
         queries = None if implied is None else implied[..., offset:]
     else:
-        queries = _simplify(position_ids, offset, None if is_token is None else is_token[:, offset:])
+        queries = None if known and known["given as indices"] else _one_row(position_ids)
     if queries is None and earlier is None:
         return TokenLayout(padding, mask, False, None, implied if position_ids is None else None, offset)
     device = next(t.device for t in (position_ids, earlier, attention_mask) if t is not None)
@@ -110,12 +110,34 @@ def _check_added(mask: Tensor, prefix: str) -> None:
         )
 
 
-def _simplify(positions: Tensor | None, start: int, is_token: Tensor | None) -> Tensor | None:
-    """Return the positions, or None if all tokens except padding are at start, start + 1, ..., which is faster."""
-    if positions is None:
+def _conditions(is_token: Tensor | None, position_ids: Tensor | None, offset: int) -> Conditions | None:
+    """Return what can be asked of a mask and of positions; None if they are traced.
+
+    Tables are read at positions only where this is necessary: at indices, all examples share what is read.
+    """
+    questions = {}
+    if is_token is not None:
+        questions["no padding"] = is_token.all
+        questions["implied as indices"] = lambda: _are_indices(_implied(is_token), 0, is_token)
+    if position_ids is not None:
+        new = None if is_token is None else is_token[:, offset:]
+        questions["given as indices"] = lambda: _are_indices(position_ids, offset, new)
+    given = [tensor for tensor in (is_token, position_ids) if tensor is not None]
+    if any(map(is_tracing, given)):
         return None
-    positions = positions[0] if positions.dim() == 2 and positions.shape[0] == 1 else positions
-    if is_tracing(positions):
-        return positions
+    return Conditions(questions, given[0].device if given else torch.device("cpu"))
+
+
+def _implied(is_token: Tensor) -> Tensor:
+    """Return the positions that a mask implies: 0, 1, ... for its tokens."""
+    return (is_token.long().cumsum(-1) - 1).clamp(min=0)
+
+
+def _are_indices(positions: Tensor, start: int, is_token: Tensor | None) -> Tensor:
+    """Return a tensor of True if all tokens except padding are at start, start + 1, ..."""
     as_indices = positions == torch.arange(start, start + positions.shape[-1], device=positions.device)
-    return None if bool((as_indices if is_token is None else as_indices | ~is_token).all()) else positions
+    return (as_indices if is_token is None else as_indices | ~is_token).all()
+
+
+def _one_row(positions: Tensor) -> Tensor:
+    return positions[0] if positions.dim() == 2 and positions.shape[0] == 1 else positions

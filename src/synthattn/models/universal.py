@@ -10,7 +10,7 @@ from synthattn.layers.positions import sinusoid
 from synthattn.models.block import Block
 from synthattn.models.stack import OutputCollector, Stack
 from synthattn.shapes import Bool, Float
-from synthattn.tracing import is_tracing
+from synthattn.tracing import is_unreadable
 
 
 class Halting(nn.Module):
@@ -96,7 +96,7 @@ class UniversalStack(Stack):
         state = None if self.halting is None else self.halting.start(x)
         for depth in range(self.depth):
             collector.add_hidden_state(x)
-            x = x + sinusoid(torch.tensor(depth, device=x.device), x.shape[-1], x.dtype)
+            x = x + sinusoid(torch.full((), depth, device=x.device), x.shape[-1], x.dtype)
             x = x if signal is None else x + signal
             if state is None:
                 x = run(x, depth)
@@ -104,7 +104,8 @@ class UniversalStack(Stack):
             weight = state.decide(x)
             x = run(x, depth)
             state.add(x, weight)
+            # Further steps of stopped tokens change nothing. On an accelerator they are cheaper than asking each time.
             # With a cache, every depth must be filled, because later tokens may take more steps.
-            if not complete and not is_tracing(x) and state.done():
+            if not complete and not is_unreadable(x) and state.done():
                 break
         return (x, None) if state is None else (state.result, state.cost(padding))

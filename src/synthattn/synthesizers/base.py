@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from synthattn.logits import Logits
 from synthattn.shapes import Float, Int
-from synthattn.tracing import is_tracing
+from synthattn.tracing import is_tracing, is_unreadable
 
 Resize = Literal["pad", "interpolate"]
 
@@ -150,7 +150,8 @@ def check_length(name: str, max_length: int, tokens: Tokens) -> None:
                 f"shorten the input or call resize_max_length({tokens.length})"
             )
         return
-    if tokens.positions is not None and is_tracing(tokens.positions):
+    if tokens.positions is not None and is_unreadable(tokens.positions):
+        check_later(name, tokens.positions, max_length)
         return
     last = tokens.start + tokens.length - 1 if tokens.positions is None else last_position(tokens.positions)
     if last >= max_length:
@@ -158,6 +159,13 @@ def check_length(name: str, max_length: int, tokens: Tokens) -> None:
             f"positions go up to {last}, {name} was built for max_length={max_length} "
             f"(positions 0 to {max_length - 1}); call resize_max_length({last + 1})"
         )
+
+
+def check_later(name: str, positions: Int[Tensor, "*axes"], max_length: int) -> None:
+    """Let an accelerator fail when it reaches positions that are not in a table, without waiting for it now."""
+    if not positions.is_cpu and not is_tracing(positions):
+        inside = ((positions >= 0) & (positions < max_length)).all()
+        torch._assert_async(inside, f"positions of {name} must be from 0 to {max_length - 1}")  # pyright: ignore
 
 
 def last_position(positions: Int[Tensor, "*axes"]) -> int:
