@@ -10,7 +10,7 @@ cached_weights     no logit depends on the input or needs a gradient: weights ca
 input_independent  no logit depends on the input: one product per head for the whole batch
 windowed           the logits are a local window
 compiled           products, and sums of them with biases: float32 on the CPU, where the kernel was compiled
-sdpa               one product, or one with a bias: torch's fused kernel
+sdpa               one product, or one with a bias; off the CPU sums of these: torch's fused kernel
 plain              everything else, in chunks
 =================  ===================================================================================
 """

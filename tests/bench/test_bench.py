@@ -4,8 +4,9 @@ import json
 import sys
 
 import pytest
+import torch
 
-from synthattn.bench import layers, models, side_by_side
+from synthattn.bench import layers, models, side_by_side, suite
 from synthattn.cli import bench as verb
 from synthattn.cli.app import main
 
@@ -124,3 +125,34 @@ def test_growth_is_measured_beside_vanilla_alone():
         (4, 512),
     ]
     assert all(set(entry.rivals) == {"vanilla"} for plan in plans for entry in plan.contenders)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("layer", "--device", "cuda"), "--device cuda needs a GPU and a build of torch for it"),
+        (("train", "--device", "cuda"), "--device cuda measures layers alone"),
+        (("layer", "--device", "gpu"), "--device is cpu or cuda, got 'gpu'"),
+    ],
+)
+def test_a_device_that_cannot_be_used_is_one_line(capsys, monkeypatch, arguments, message):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    code, out, error = call(capsys, monkeypatch, *arguments)
+    assert code == 2
+    assert out == ""
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_cases_on_an_accelerator_name_it():
+    (plan,) = suite.layer_plans(["random"], [(2, 16)], ["full"], ["eval"], device="cuda")
+    assert str(plan.case) == "2x16, eval, full, on cuda"
+    assert not plan.contenders[0].with_products
+
+
+def test_a_run_waits_for_the_accelerator(monkeypatch):
+    """Or the time of launching kernels would be measured."""
+    order: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: order.append("synchronized"))
+    layers._waiting(lambda: order.append("ran"), torch.device("cuda"))()
+    assert order == ["ran", "synchronized"]

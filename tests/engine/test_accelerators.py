@@ -30,9 +30,10 @@ from helpers import (
     tokens,
 )
 from synthattn import SyntheticAttention, attend, reference
-from synthattn.engine import sdpa_sums, thresholds
+from synthattn.engine import plain, sdpa_sums, thresholds
 from synthattn.logits import Bias, Logits, Product
 from synthattn.masks import Mask
+from synthattn.synthesizers import Tokens
 
 PAIRS = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(3)
 PAIRS[4] = True  # a row without keys
@@ -153,7 +154,7 @@ def test_keys_far_below_those_that_are_padding(spec):
     value = tokens(dtype=torch.float32)[..., : HEADS * HEAD_DIM].unflatten(-1, (HEADS, HEAD_DIM)).transpose(1, 2)
     drop = (1000.0 * torch.arange(LENGTH) / LENGTH).expand(HEADS, LENGTH, LENGTH).clone()
     drop[..., 0] = 2e4
-    logits = Logits((Bias(drop),)) + layer.synthesizer(*(attend_tokens(),) * 2)
+    logits = Logits((Bias(drop),)) + layer.synthesizer(*[Tokens(tokens(dtype=torch.float32))] * 2)
     wanted = attend.attend(logits, value, Mask(~masks["key_padding_mask"]))
     on = Logits(
         tuple(
@@ -162,12 +163,6 @@ def test_keys_far_below_those_that_are_padding(spec):
     )
     found = attend.attend(on, moved(value), Mask(moved(~masks["key_padding_mask"])))
     assert torch.allclose(values(found), wanted, atol=1e-4)
-
-
-def attend_tokens() -> Any:
-    from synthattn.synthesizers import Tokens
-
-    return Tokens(tokens(dtype=torch.float32))
 
 
 @pytest.mark.parametrize("spec", ["vanilla", "dense", "dense+vanilla", "factorized_random(rank=3)+vanilla"])
@@ -215,6 +210,21 @@ def test_what_a_chunk_dropped_is_dropped_again_in_the_backward_pass(monkeypatch)
     y.sum().backward()
     assert value.grad is not None
     assert torch.allclose((value * value.grad).sum(), y.sum(), atol=1e-4)
+
+
+@pytest.mark.parametrize("mask", [Mask(), Mask(~padding(), causal=True)], ids=["full", "padding and causal"])
+def test_gradients_of_gradients_are_those_of_the_plain_way(mask, monkeypatch):
+    small_chunks(monkeypatch)
+    shapes = (BATCH, HEADS, LENGTH, HEAD_DIM), (BATCH, HEADS, LENGTH, HEAD_DIM), (HEADS, LENGTH, LENGTH)
+    query, value, table = inputs = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
+    found = []
+    for way in (sdpa_sums.attend, plain.attend_whole):
+        y = way(call_of(Logits((Product(query, query.detach()), Bias(table))), value, mask))
+        assert y is not None
+        first = torch.autograd.grad(y.square().sum(), inputs, create_graph=True)
+        found.append([y, *first, *torch.autograd.grad(sum(g.square().sum() for g in first), inputs)])
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-9)
 
 
 def test_reading_a_value_is_noticed():

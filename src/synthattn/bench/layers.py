@@ -63,7 +63,7 @@ def has_straightforward(name: str) -> bool:
 
 def build(name: str, case: Case) -> Callable[[Case], Run]:
     """``name`` is a spec, ``straightforward SPEC``, or one of the rivals."""
-    layer = make(name, case.length)
+    layer = make(name, case.length).to(case.device or "cpu")
     if case.mask == "causal" and not getattr(layer, "can_be_causal", True):
         raise UnsupportedError("it cannot be causal")
     return lambda case: call(layer, case)
@@ -72,8 +72,9 @@ def build(name: str, case: Case) -> Callable[[Case], Run]:
 def call(layer: nn.Module, case: Case) -> Run:
     """One forward pass, or one with its backward pass, on inputs that lie ready."""
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(case.batch, case.length, D_MODEL, generator=generator)
-    arguments = masks(case.mask, case.batch, case.length)
+    device = torch.device(case.device or "cpu")
+    x = torch.randn(case.batch, case.length, D_MODEL, generator=generator).to(device)
+    arguments = masks(case.mask, case.batch, case.length, device)
     if case.mode == "eval":
         layer.eval()
 
@@ -81,26 +82,38 @@ def call(layer: nn.Module, case: Case) -> Run:
             with torch.no_grad():
                 layer(x, **arguments)
 
-        return run
+        return _waiting(run, device)
     layer.train()
     x.requires_grad_()
-    gradient = torch.randn(case.batch, case.length, D_MODEL, generator=generator)
+    gradient = torch.randn(case.batch, case.length, D_MODEL, generator=generator).to(device)
 
     def step() -> None:
         x.grad = None
         layer.zero_grad(set_to_none=True)
         layer(x, **arguments).backward(gradient)
 
-    return step
+    return _waiting(step, device)
 
 
-def masks(kind: str, batch: int, length: int) -> dict[str, Any]:
+def _waiting(run: Callable[[], None], device: torch.device) -> Run:
+    """Let a run end when the accelerator has done its work."""
+    if device.type != "cuda":
+        return run
+
+    def whole() -> None:
+        run()
+        torch.cuda.synchronize(device)
+
+    return whole
+
+
+def masks(kind: str, batch: int, length: int, device: torch.device | None = None) -> dict[str, Any]:
     if kind == "causal":
         return {"is_causal": True}
     if kind == "padded":
         # Lengths from half to the whole, as in a batch of sentences sorted into buckets.
         kept = torch.linspace(length // 2, length, batch).long()
-        return {"key_padding_mask": torch.arange(length) >= kept[:, None]}
+        return {"key_padding_mask": (torch.arange(length) >= kept[:, None]).to(device or "cpu")}
     return {}
 
 
@@ -109,12 +122,13 @@ def check(name: str, case: Case) -> float | None:
     if _foreign(name) or name.startswith(STRAIGHTFORWARD):
         return None
     length = min(case.length, CHECKED_LENGTH)
-    layer = make(name, length).train(case.mode == "train")
+    device = torch.device(case.device or "cpu")
+    layer = make(name, length).train(case.mode == "train").to(device)
     if not isinstance(layer, SyntheticAttention):
         return None  # compared with loops over the equations in the tests, there is no reference for any size
     batch = 1 if length > 1024 else 2
-    x = torch.randn(batch, length, D_MODEL, generator=torch.Generator().manual_seed(2))
-    arguments = masks(case.mask, batch, length)
+    x = torch.randn(batch, length, D_MODEL, generator=torch.Generator().manual_seed(2)).to(device)
+    arguments = masks(case.mask, batch, length, device)
     parameters = list(layer.parameters())
     with torch.set_grad_enabled(layer.training):
         found, (expected, _) = layer(x, **arguments), reference.attention(layer, x, **arguments)

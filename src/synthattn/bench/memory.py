@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from synthattn.bench.record import Case
+from synthattn.bench.timing import Run
 
 HOMES = {
     "layer": "synthattn.bench.layers",
@@ -45,10 +46,22 @@ def main(request: str) -> None:
     # The libraries' own buffers, which a tiny input needs as well, do not count.
     prepare(dataclasses.replace(case, batch=1, length=min(case.length, 32)))()
     run = prepare(case)
+    if case.device:
+        print(_peak_of_accelerator(run))
+        return
     Path("/proc/self/clear_refs").write_text("5")  # lets the peak start again from what is in use now
     before = _high_water()
     run()
     print(_high_water() - before)
+
+
+def _peak_of_accelerator(run: Run) -> float:
+    import torch
+
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run()
+    return (torch.cuda.max_memory_allocated() - before) / 1e6
 
 
 def _high_water() -> float:

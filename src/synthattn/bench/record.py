@@ -41,11 +41,14 @@ class Case:
     """``full``, ``causal`` or ``padded``."""
     beams: int = 1
     """Width of the beam search in generation."""
+    device: str = ""
+    """The accelerator; empty for the CPU."""
 
     def __str__(self) -> str:
         words = [f"{self.batch}x{self.length}"]
         words += [self.mode, self.mask] if self.kind == "layer" else []
         words += [f"{self.beams} beams"] if self.beams > 1 else []
+        words += [f"on {self.device}"] if self.device else []
         return ", ".join(words)
 
 
@@ -148,14 +151,14 @@ def merged(records: Iterable[BenchRecord]) -> BenchRecord:
     )
 
 
-def new(command: str, rounds: int) -> BenchRecord:
-    """Return an empty record of this machine."""
+def new(command: str, rounds: int, device: str = "") -> BenchRecord:
+    """Return an empty record of this machine, or of its accelerator."""
     import torch
 
     return BenchRecord(
         command=command,
         rounds=rounds,
-        machine=cpu_name(),
+        machine=torch.cuda.get_device_name() if device else cpu_name(),
         threads=torch.get_num_threads(),
         versions=_versions(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -29,6 +29,7 @@ def layer_plans(
     modes: Sequence[str],
     rivals: Sequence[str] = ("nn.MultiheadAttention",),
     straightforward: bool = True,
+    device: str = "",
 ) -> list[CasePlan]:
     """Plan layers beside our vanilla, beside rivals, and beside the straightforward way to write the same layer."""
 
@@ -38,10 +39,13 @@ def layer_plans(
         if own:
             beside[layers.STRAIGHTFORWARD] = f"{layers.STRAIGHTFORWARD} {name}"
         full = mask == "full"
-        return Contender(name, beside, full, full, (layers.STRAIGHTFORWARD,) if own and full else ())
+        # Products alone are those of the libraries for processors.
+        return Contender(name, beside, full and not device, full, (layers.STRAIGHTFORWARD,) if own and full else ())
 
     return [
-        CasePlan(Case("layer", batch, length, mode, mask), tuple(contender(name, mask) for name in names))
+        CasePlan(
+            Case("layer", batch, length, mode, mask, device=device), tuple(contender(name, mask) for name in names)
+        )
         for batch, length in shapes
         for mode in modes
         for mask in masks

@@ -377,6 +377,7 @@ def bench(
         bool, typer.Option("--peers", help="Add linformer and x-transformers; pip install 'synthattn\\[peers]'.")
     ] = False,
     memory: Annotated[bool, typer.Option(help="Measure peak memory, each contender in its own process.")] = True,
+    device: Annotated[str, typer.Option(help="cpu, or cuda for layers.")] = "cpu",
     json_file: Annotated[Path | None, typer.Option("--json", help="Save all figures in this file.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume with the file of --json.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write a page with plots to this HTML file.")] = None,
@@ -389,7 +390,7 @@ def bench(
     """Measure time and memory beside fused dot products and other libraries, as ratios within one run."""
     from synthattn.cli import bench as verb
 
-    wanted = verb.Wanted(kind, attention, shapes, lengths, batches, masks, modes, beams, rounds, peers, memory)
+    wanted = verb.Wanted(kind, attention, shapes, lengths, batches, masks, modes, beams, rounds, peers, memory, device)
     raise typer.Exit(verb.run(wanted, show or [], resume, json_file, report, markdown, quiet))
 
 

@@ -35,6 +35,12 @@ class Wanted:
     rounds: int = 7
     peers: bool = False
     memory: bool = True
+    device: str = "cpu"
+
+    @property
+    def accelerator(self) -> str:
+        """The device of cases; empty for the CPU."""
+        return "" if self.device == "cpu" else self.device
 
 
 def run(
@@ -65,7 +71,8 @@ def run(
 
 
 def _measured(wanted: Wanted, resume: bool, json_file: Path | None, quiet: bool) -> tuple[BenchRecord, int]:
-    found = record.new(command(), wanted.rounds)
+    check_device(wanted)
+    found = record.new(command(), wanted.rounds, wanted.accelerator)
     if json_file is not None and json_file.exists():
         if not resume:
             raise ValueError(f"{json_file} is there already; go on with it by --resume, or name another file")
@@ -92,6 +99,20 @@ def _measured(wanted: Wanted, resume: bool, json_file: Path | None, quiet: bool)
         print(printable(f"synthattn: stopped; {kept}"), file=sys.stderr)
         return found, 130
     return found, 0
+
+
+def check_device(wanted: Wanted) -> None:
+    """Raise a ValueError unless this machine can run a benchmark on the device."""
+    if wanted.device not in ("cpu", "cuda"):
+        raise ValueError(f"--device is cpu or cuda, got {wanted.device!r}{suggestion(wanted.device, ('cpu', 'cuda'))}")
+    if wanted.device == "cpu":
+        return
+    if wanted.kind != "layer":
+        raise ValueError("--device cuda measures layers alone; write synthattn bench layer --device cuda")
+    if not torch.cuda.is_available():
+        raise ValueError(
+            "--device cuda needs a GPU and a build of torch for it, torch finds none here; leave --device out"
+        )
 
 
 def _circumstances(found: BenchRecord) -> tuple[object, ...]:
@@ -126,8 +147,9 @@ def _of(kind: str, wanted: Wanted) -> list[CasePlan]:
         modes = _chosen("--modes", wanted.modes, MODES) or list(MODES)
         growing = wanted.lengths is not None or wanted.batches is not None
         if growing:  # only growth is measured, so vanilla alone is the comparison
-            return suite.layer_plans(names, shapes, masks or ["full"], modes, (), straightforward=False)
-        return suite.layer_plans(names, shapes, masks or list(MASKS), modes)
+            masks = masks or ["full"]
+            return suite.layer_plans(names, shapes, masks, modes, (), straightforward=False, device=wanted.accelerator)
+        return suite.layer_plans(names, shapes, masks or list(MASKS), modes, device=wanted.accelerator)
     if kind == "decode":
         return suite.decode_plans(names, shapes, _numbers("--beams", wanted.beams))
     if masks is not None and "causal" in masks:
