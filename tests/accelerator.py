@@ -29,7 +29,7 @@ class DeviceMismatchError(AssertionError):
 class OnAccelerator(Tensor):
     """A tensor on the device. ``inner`` holds its values."""
 
-    inner: Tensor
+    inner: Tensor  # pyright: ignore
     __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore
 
     @staticmethod
@@ -40,7 +40,7 @@ class OnAccelerator(Tensor):
             strides=inner.stride(),
             storage_offset=inner.storage_offset(),
             dtype=inner.dtype,
-            device="cpu",
+            device="cpu",  # pyright: ignore
             requires_grad=requires_grad,
         )
         made.inner = inner
@@ -59,7 +59,7 @@ class OnAccelerator(Tensor):
             if isinstance(target, torch.device | str) and torch.device(target).type == "cpu":
                 raise ValueReadError("a copy to the CPU waits for the accelerator")
         types = [target for target in (*args, *kwargs.values()) if isinstance(target, torch.dtype)]
-        return super().to(*types) if types else self
+        return super().to(*types) if types else self  # pyright: ignore
 
     def tolist(self) -> Any:
         if not _waits:
