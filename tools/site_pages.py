@@ -27,6 +27,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 def with_links_of_the_site(text: str) -> str:
     """Rewrite links of a file in the top folder as links of a page of the site."""
     text = text.replace("](docs/", "](").replace("[CITATION.cff](CITATION.cff)", "`CITATION.cff`")
+    text = re.sub(r"\[([^\]]+)\]\((examples/[\w.]+)\)", r"\1 (`\2`)", text)  # notebooks are not pages of the site
     for page, source in PAGES.items():
         text = text.replace(f"]({source})", f"]({page})")
     return text

@@ -310,6 +310,17 @@ def test_tables(tmp_path: Path, form: str):
     assert text.endswith("; fetch or write it again")
 
 
+def test_languages_of_the_hub_stand_without_their_ids(tmp_path: Path):
+    pairs = [{"id": f"{n}", "translation": {"fr": f"f{n}", "en": f"e{n}"}} for n in range(2)]
+    write_table(tmp_path / "data" / "train-00000-of-00001.parquet", pairs, "parquet")
+    make(tmp_path, {"pairs/train.jsonl": "".join(json.dumps(pair) + "\n" for pair in pairs)})
+    texts = [{"fr": "f0", "en": "e0"}, {"fr": "f1", "en": "e1"}]
+    assert fields(open_source(str(tmp_path))) == texts
+    assert fields(open_source(str(tmp_path / "pairs"))) == texts
+    make(tmp_path, {"texts/train.jsonl": '{"id": 1, "translation": "oui", "en": "yes"}\n'})
+    assert fields(open_source(str(tmp_path / "texts"))) == [{"id": 1, "translation": "oui", "en": "yes"}]
+
+
 def test_tables_need_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     make(tmp_path, {"train.parquet": b"PAR1"})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -352,6 +363,65 @@ def test_folders_with_the_names_of_splits(tmp_path: Path):
     assert source.notes == ("more: left out, no data", "train: 2 files, read in the order of their names")
     make(tmp_path, {"train/c.tsv": "a\n1\n"})
     assert error(tmp_path) == "train: files of several kinds, .tsv, .txt; leave one kind in the folder"
+
+
+# A folder for each class, as the IMDB reviews have it
+
+
+def reviews(folder: Path) -> Path:
+    make(folder, {"train/neg/1_2.txt": "bad\n\nvery\n", "train/pos/0_9.txt": "good", "train/pos/2_9.txt.gz": " é\n"})
+    make(folder, {"test/neg/0_1.txt": "poor", "test/pos/7_7.txt": "fine"})
+    make(folder, {"train/unsup/0_0.txt": "?", "train/urls_pos.txt": "http", "imdb.txt": "a\n", "README": "x"})
+    return folder
+
+
+def test_folders_of_classes_are_labels(tmp_path: Path):
+    source = open_source(str(reviews(tmp_path)))
+    good, bad = {"text": "good", "label": "pos"}, {"text": "bad\n\nvery", "label": "neg"}
+    assert sorted(fields(source), key=str) == sorted([good, bad, {"text": "é", "label": "pos"}], key=str)
+    assert sorted(row["label"] for row in fields(source, "test")) == ["neg", "pos"]
+    assert source.splits == ("train", "test")
+    assert {record.where for record in source.read("test")} == {"test/neg/0_1.txt", "test/pos/7_7.txt"}
+    assert source.notes == (
+        "README: left out, no data",
+        "test: each file is an example, and its folder is its label: neg, pos",
+        "train/unsup: left out, no data",
+        "train/urls_pos.txt: left out, no data",
+        "train: each file is an example, and its folder is its label: neg, pos",
+        "imdb.txt: left out, no data",
+    )
+    before = source.fingerprint()
+    make(tmp_path, {"test/neg/0_1.txt": "poorer"})
+    assert open_source(str(tmp_path)).fingerprint() != before
+
+
+def test_the_first_examples_of_classes_are_like_the_whole(tmp_path: Path):
+    make(tmp_path, {f"train/{label}/{n}.txt": f"{label} {n}" for label in ("neg", "pos") for n in range(100)})
+    labels = [row["label"] for row in fields(open_source(str(tmp_path)))]
+    assert 12 <= labels[:40].count("pos") <= 28
+
+
+def test_broken_files_of_classes_are_counted(tmp_path: Path):
+    make(reviews(tmp_path), {"train/neg/8_1.txt": b"\xff\xe9", "train/pos/9_9.txt": ""})
+    assert re.fullmatch(
+        r"train/(neg/8_1|pos/9_9)\.txt.*\(2 broken files in this split; --skip-bad leaves them out\)", error(tmp_path)
+    )
+    source = FolderSource(tmp_path, skip_bad=True)
+    assert len(fields(source)) == 3
+    assert source.notes[-1].startswith("2 broken files left out, the first: train/")
+
+
+def test_classes_without_a_split_have_a_way_out(tmp_path: Path):
+    make(tmp_path, {"films/pos/1.txt": "a", "films/neg/2.txt": "b"})
+    what = (
+        "no data in this folder; give one of its folders: neg, pos; if these are classes, move them into a folder train"
+    )
+    assert error(tmp_path / "films") == f"{tmp_path}/films: {what}"
+
+
+def test_a_file_with_the_name_of_a_split_comes_before_folders_of_classes(tmp_path: Path):
+    make(reviews(tmp_path), {"train.tsv": "text\tlabel\na\tpos\n"})
+    assert fields(open_source(str(tmp_path))) == [{"text": "a", "label": "pos"}]
 
 
 # Folders
@@ -824,8 +894,8 @@ def test_hub_records(hub: FakeHub):
     assert source.name == "hub:wmt14/de-en"
     assert source.splits == ("train", "test", "test_matched", "test_mismatched")
     assert list(source.read("train")) == [
-        Record({"id": 3, "de": "A", "en": "a"}, "hub:wmt14/de-en, train, record 1"),
-        Record({"id": 4, "de": "B", "en": "b"}, "hub:wmt14/de-en, train, record 2"),
+        Record({"de": "A", "en": "a"}, "hub:wmt14/de-en, train, record 1"),
+        Record({"de": "B", "en": "b"}, "hub:wmt14/de-en, train, record 2"),
     ]
     assert fields(source, "test") == fields(source, "test_matched") == [{"n": 1}]
     assert hub.calls[0] == ("wmt/wmt14", "de-en", "train", False, None)

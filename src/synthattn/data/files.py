@@ -106,7 +106,8 @@ def format_of(name: str) -> str:
 
 def read_records(path: Path, reading: Reading) -> Iterator[Record]:
     """Yield the records of a file in the format of its ending; unknown endings are read as text."""
-    return READERS.get(format_of(path.name), read_text)(path, reading)
+    for record in READERS.get(format_of(path.name), read_text)(path, reading):
+        yield Record(languages_apart(record.fields), record.where) if "translation" in record.fields else record
 
 
 def read_text(path: Path, reading: Reading) -> Iterator[Record]:
@@ -119,6 +120,17 @@ def read_text(path: Path, reading: Reading) -> Iterator[Record]:
             blank += 1
     if blank:
         reading.note(f"{reading.name}: {blank} blank lines left out")
+
+
+def read_whole(path: Path, name: str) -> str:
+    """Return the text of a file that is one example, without white space at its ends."""
+    lines, size = [], 0
+    for _, line in read_lines(path, name):
+        lines.append(line)
+        size += len(line)
+        if size > LONGEST_RECORD:
+            raise broken(name, None, f"longer than {LONGEST_RECORD >> 20} MB; is this one example? split it")
+    return "\n".join(lines).strip()
 
 
 def read_tsv(path: Path, reading: Reading) -> Iterator[Record]:
@@ -223,7 +235,7 @@ def read_table(path: Path, reading: Reading) -> Iterator[Record]:
         for batch in _batches(path, pyarrow):
             for row in batch.to_pylist():
                 number += 1
-                yield Record(languages_apart(row), f"{reading.name}, row {number}")
+                yield Record(row, f"{reading.name}, row {number}")
     except (OSError, pyarrow.ArrowException) as error:
         what = f"cannot be read as {format_of(path.name)[1:]}: {one_line(error)}; fetch or write it again"
         raise broken(reading.name, None, what) from None
@@ -253,11 +265,12 @@ READERS: Mapping[str, Callable[[Path, Reading], Iterator[Record]]] = {
 
 
 def languages_apart(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of the hub with a field for each language in place of the field ``translation``."""
-    fields = dict(row)
-    if isinstance(fields.get("translation"), Mapping):
-        fields |= fields.pop("translation")
-    return fields
+    """Return the languages in the field ``translation`` of a record of the hub; other records stay as they are.
+
+    The columns beside that field, such as ``id`` or ``score``, are not texts in a language, and are left out.
+    """
+    languages = row.get("translation")
+    return dict(languages if isinstance(languages, Mapping) else row)
 
 
 def read_lines(path: Path, name: str, refused: Callable[[ValueError], None] = refuse) -> Iterator[tuple[int, str]]:

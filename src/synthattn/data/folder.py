@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import re
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise, takewhile, zip_longest
@@ -17,6 +18,7 @@ from synthattn.data.files import (
     raw_lines,
     read_lines,
     read_records,
+    read_whole,
     uncompressed,
 )
 from synthattn.data.source import Record, Source
@@ -42,6 +44,7 @@ _LISTS = re.compile(
     r"classes|class_names|labels|label_(?:list|names|map)|vocab(?:ulary)?|merges|dataset_infos|config|"
     r"tokenizer(?:_config)?|special_tokens_map"
 )
+_UNLABELLED = re.compile(r"[._]|unsup|unlabel")
 _SAVED = ("dataset_dict.json", "dataset_info.json", "state.json")
 """Descriptions in the folders that ``datasets`` saves; they are left out without a note."""
 
@@ -68,6 +71,18 @@ class FileGroup:
         return " ".join(self.paths) if len(self.paths) > 1 else format_of(first.name)
 
 
+@dataclass(frozen=True, slots=True)
+class ClassFolders(FileGroup):
+    """Texts in a folder for each class, such as ``pos/0_9.txt``: a file is an example, its folder the label.
+
+    The files are ordered by a hash of their names, so that the first examples are like the whole.
+    """
+
+    @property
+    def kind(self) -> str:
+        return "a folder for each class"
+
+
 class BrokenLines:
     """The number of broken lines of a file, and the error about the first."""
 
@@ -84,7 +99,8 @@ class FolderSource(Source):
     ``FORMATS`` lists the formats; those of text may be compressed. Files such as ``train.en`` and ``train.de`` are
     sides of parallel text and become the fields ``de`` and ``en``. Files such as ``train-00000-of-00004.jsonl`` are
     read one after the other, and so are the files of a folder ``train`` in a folder without other data. A folder that
-    the package ``datasets`` has saved is one of these. Files that are not data are left out and noted.
+    the package ``datasets`` has saved is one of these. In
+    ``train/pos/0_9.txt`` the folder is the label. Files that are not data are left out and noted.
 
     Args:
         path: the folder or the file.
@@ -102,7 +118,7 @@ class FolderSource(Source):
         try:
             if self.path.is_dir():
                 self.folder = self.path
-                self._parts = self._arranged(self._found(self.path) or self._inside(self.path))
+                self._parts = self._arranged(self._inside(self.path))
             else:
                 self.folder = self.path.parent
                 self._parts = {"train": (FileGroup({"": self.path}),)}
@@ -124,12 +140,14 @@ class FolderSource(Source):
         """Raise an error if parallel files differ in their numbers of lines."""
         for parts in self._parts.values():
             for part in parts:
-                if len(part.paths) > 1:
+                if len(part.paths) > 1 and not isinstance(part, ClassFolders):
                     self._check_lengths(part)
 
     def records(self, split: str) -> Iterator[Record]:
         for part in self._parts[split]:
-            if len(part.paths) > 1:
+            if isinstance(part, ClassFolders):
+                yield from self._read_classes(part)
+            elif len(part.paths) > 1:
                 yield from self._read_parallel(part)
             else:
                 yield from self._read_file(part.paths[""])
@@ -152,6 +170,22 @@ class FolderSource(Source):
         yield from read_records(path, Reading(name, self.note, self.columns, broken_line))
         if found.count:
             self.note(f"{name}: {found.count:,} broken lines left out, the first: {found.first}")
+
+    def _read_classes(self, part: ClassFolders) -> Iterator[Record]:
+        found = BrokenLines()
+        for name, path in part.paths.items():
+            try:
+                text = read_whole(path, name)
+            except ValueError as error:
+                found.add(error)
+                continue
+            if not found.count or self.skip_bad:  # else the other files are only counted
+                yield Record({"text": text, "label": path.parent.name}, name)
+        if found.count and not self.skip_bad:
+            files, them = ("1 broken file", "it") if found.count < 2 else (f"{found.count:,} broken files", "them")
+            raise ValueError(f"{found.first} ({files} in this split; --skip-bad leaves {them} out)")
+        if found.count:
+            self.note(f"{found.count:,} broken files left out, the first: {found.first}")
 
     def _read_parallel(self, part: FileGroup) -> Iterator[Record]:
         names = [self._called(path) for path in part.paths.values()]
@@ -203,8 +237,14 @@ class FolderSource(Source):
         return {stem: self._in_order(stem, parts) for stem, parts in found.items()}
 
     def _inside(self, folder: Path) -> dict[str, tuple[FileGroup, ...]]:
-        """Return the files in folders with the names of splits, such as ``train``, or else of a folder ``data``."""
-        found: dict[str, tuple[FileGroup, ...]] = {}
+        """Return the files of a folder, or else of folders in it: for splits, such as ``train``, or ``data``."""
+        found = self._found(folder)
+        if not any(map(_role, found)) and (by_class := self._by_class(folder)):
+            for path in (path for parts in found.values() for part in parts for path in part.paths.values()):
+                self.note(f"{self._called(path)}: {NO_DATA}")
+            return by_class
+        if found:
+            return found
         inner = sorted(path for path in folder.iterdir() if path.is_dir())
         for split in (path for path in inner if _role(path.name)):
             parts = tuple(part for _, several in sorted(self._found(split).items()) for part in several)
@@ -221,9 +261,29 @@ class FolderSource(Source):
         data = folder / "data"  # repositories of the hub have their files there
         if not found and data in inner and folder == self.folder:
             self._notes.pop(f"data: {NO_DATA}", None)
-            return self._found(data) or self._inside(data)
+            return self._inside(data)
         if not found:
             raise broken(printable(self.name), None, f"no data in this folder; {self._way_out()}")
+        return found
+
+    def _by_class(self, folder: Path) -> dict[str, tuple[FileGroup, ...]]:
+        """Return the texts of splits that have a folder for each class, such as ``train/pos/0_9.txt``."""
+        found: dict[str, tuple[FileGroup, ...]] = {}
+        for split in sorted(path for path in folder.iterdir() if path.is_dir() and _role(path.name)):
+            inner = sorted(split.iterdir())
+            texts = {path: _texts(path) for path in inner if path.is_dir() and not _UNLABELLED.match(path.name.lower())}
+            labels = [path.name for path in inner if texts.get(path)]
+            if len(labels) < 2:
+                continue
+            for path in inner:
+                if not texts.get(path):
+                    self.note(f"{self._called(path)}: {NO_DATA}")
+            name = self._called(split)
+            self._notes.pop(f"{name}: {NO_DATA}", None)
+            self.note(f"{name}: each file is an example, and its folder is its label: {printable(', '.join(labels))}")
+            named = {self._called(path): path for several in texts.values() for path in several}
+            order = sorted(named, key=lambda file: (zlib.crc32(file.encode()), file))
+            found[split.name] = (ClassFolders({file: named[file] for file in order}),)
         return found
 
     def _parallel(self, data: Iterable[Path]) -> list[tuple[str, FileGroup]]:
@@ -271,7 +331,9 @@ class FolderSource(Source):
     def _way_out(self) -> str:
         inner = sorted(printable(path.name) for path in self.folder.iterdir() if path.is_dir() and path.name[0] != ".")
         if inner:
-            return f"give one of its folders: {', '.join(inner[:12])}"
+            classes = sum(path.is_dir() and bool(_texts(path)) for path in self.folder.iterdir()) > 1
+            way_out = f"give one of its folders: {', '.join(inner[:12])}"
+            return f"{way_out}; if these are classes, move them into a folder train" if classes else way_out
         return f"files are {', '.join(FORMATS)}, text also with {', '.join(COMPRESSED)}, or sides such as train.en"
 
 
@@ -353,6 +415,10 @@ def _stem(name: str) -> str:
     name = uncompressed(name)
     suffix = format_of(name)
     return name[: -len(suffix)] if suffix else name
+
+
+def _texts(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if format_of(path.name) == ".txt" and path.name[0] not in "._"]
 
 
 def _without_shard(stem: str) -> tuple[str, int, int]:
