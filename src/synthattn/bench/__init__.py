@@ -1,1 +1,1 @@
-"""Speed and memory, side by side: our attention against what one would use instead, on the machine at hand."""
+"""Speed and memory, side by side: our attention and what one would use instead, on this machine."""

@@ -1,4 +1,4 @@
-"""``synthattn compare``."""
+"""The verb ``synthattn compare``."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""``synthattn reproduce``."""
+"""The verb ``synthattn reproduce``."""
 
 import os
 import shlex

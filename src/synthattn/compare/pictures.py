@@ -1,4 +1,4 @@
-"""What the attention of a trained model looks like: maps of its heads, how even they are, how mixtures weigh."""
+"""Collect the attention weights of a trained model: maps of its heads, their entropy, and the weights of mixtures."""
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence

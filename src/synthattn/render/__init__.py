@@ -1,1 +1,1 @@
-"""What a comparison found, as data, as tables and as a page to look at."""
+"""Tables, charts and pages: one form of each for the terminal, Markdown and HTML. Nothing here knows what they show."""

@@ -1,4 +1,4 @@
-"""The synthesizers of the paper. Each has a file and a line in the table ``SYNTHESIZERS``."""
+"""The synthesizers, of the paper and by distance. Each has a file and a line in the table ``SYNTHESIZERS``."""
 
 from synthattn.synthesizers import spec as _spec
 from synthattn.synthesizers.alibi import Alibi

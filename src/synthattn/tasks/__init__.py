@@ -1,4 +1,4 @@
-"""Tasks of the paper, which ``TASKS`` lists by name."""
+"""Tasks: columns in, texts for a model out, and the metrics of its answers. ``TASKS`` lists them by name."""
 
 from synthattn.messages import suggestion
 from synthattn.tasks.base import Example, Task
