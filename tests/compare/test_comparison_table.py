@@ -5,6 +5,7 @@
 import csv
 import io
 import math
+from dataclasses import replace
 
 import pytest
 from report_helpers import sample_results
@@ -54,6 +55,14 @@ SMALL = Results(
     ],
     notes=["Speed is a median."],
 )
+
+
+@pytest.mark.parametrize(("floor", "mark"), [(21.5, "worse"), (20.5, "")])
+def test_of_two_models_below_the_floor_none_is_called_worse(floor: float, mark: str):
+    system = Variant("", "done", name="unigram model", scores={"perplexity": Score(floor, floor, floor, [floor])})
+    first, _ = tables(replace(SMALL, rows=[*SMALL.rows, system]))
+    gap = next(column for column in first.columns if column.head == "Difference").cells[1]
+    assert (gap.text, gap.mark) == ("+5.2", mark)
 
 
 def test_markdown():

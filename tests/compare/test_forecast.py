@@ -43,8 +43,8 @@ def test_rows_that_could_not_be_timed_take_no_time():
 
 def test_the_summary_names_runs_and_times():
     assert forecast().summary(2, 1) == (
-        "2 variants x 2 seeds x 100 steps, 2 at a time, 1 thread each: about 2 min (training and scoring 2 min, "
-        "measuring speed 7 s). To fit a time: --budget 30min, fewer --steps, variants or seeds"
+        "2 variants x 2 seeds x 100 steps, 2 at a time, 1 thread each: about 2 min (7 s so far, training and "
+        "scoring 2 min, measuring speed 7 s). To fit a time: --budget 30min, fewer --steps, variants or seeds"
     )
     assert "x 3 minutes, one after another" in forecast(minutes=3.0).summary(1, 2)
 

@@ -52,9 +52,9 @@ def test_the_objects_of_the_api_pages_exist_and_are_documented(page):
 
 def test_links_of_the_top_folder_become_links_of_the_site():
     text = "[a](docs/a.md#b) [c](CONTRIBUTING.md) [CITATION.cff](CITATION.cff) ![d](docs/demo/picture.svg)"
-    assert (
-        MADE["with_links_of_the_site"](text) == "[a](a.md#b) [c](contributing.md) `CITATION.cff` ![d](demo/picture.svg)"
-    )
+    site = "[a](a.md#b) [c](contributing.md) `CITATION.cff` ![d](demo/picture.svg)"
+    assert MADE["with_links_of_the_site"](text) == site
+    assert MADE["with_links_of_the_site"]("[a layer](examples/a_b.ipynb)") == "a layer (`examples/a_b.ipynb`)"
 
 
 def test_links_to_folders_of_records_become_text():

@@ -122,6 +122,8 @@ class Forecast:
         length = f"{self.steps:,} steps" if self.minutes is None else f"{self.minutes:g} minutes"
         where = f"{jobs} at a time, {threads} thread{'s' * (threads > 1)} each" if jobs > 1 else "one after another"
         rest = f"training and scoring {duration(self.training(jobs))}, measuring speed {duration(self.measuring)}"
+        if self.passed >= 1:
+            rest = f"{duration(self.passed)} so far, {rest}"
         return (
             f"{len(self.times)} variants x {self.runs} seed{'s' * (self.runs > 1)} x {length}, {where}: about "
             f"{duration(self.total(jobs))} ({rest}). To fit a time: --budget 30min, fewer --steps, variants or seeds"

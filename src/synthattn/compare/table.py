@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from synthattn.compare.results import Difference, Published, Results, Score, Variant
+from synthattn.compare.verdict import clears
 from synthattn.metrics.labels import label
 from synthattn.render.numbers import (
     TIMES,
@@ -55,6 +56,11 @@ def tables(results: Results) -> tuple[Table, Table]:
         if main:
             cells = [replace(cell, trouble=trouble(variant)) for cell, variant in zip(cells, variants, strict=True)]
             gaps = [difference_cell(score, higher_is_better(results, name), places) for score in scores]
+            # Of two models that have not learned the task, none is called better.
+            gaps = [
+                gap if _either_clears(results, score) else replace(gap, mark="")
+                for gap, score in zip(gaps, scores, strict=True)
+            ]
             # Before the first variant is scored it is not known what the main metric is.
             first.append(Column(label(name) or "Score", cells, direction=direction(results, name), kind="main"))
             first.append(Column("Difference", gaps, f"from {results.baseline}", short=f"from\n{results.baseline}"))
@@ -176,6 +182,14 @@ def difference_cell(score: Score | None, higher_better: bool, places: int) -> Ce
         return Cell()
     interval = f"[{signed(found.low, places)}, {signed(found.high, places)}], {chance(found.p_value)}"
     return Cell(signed(found.value, places), interval, _mark(found, higher_better), found.value)
+
+
+def _either_clears(results: Results, score: Score | None) -> bool:
+    """Return True if a score or the baseline's clears the floor of the main metric, as the answer asks."""
+    name, floor = results.main_metric, results.floor(results.main_metric)
+    baseline = next((each.scores.get(name) for each in results.variants if each.attention == results.baseline), None)
+    higher = higher_is_better(results, name)
+    return any(one and clears(one, floor and floor[1], higher) for one in (score, baseline))
 
 
 def _speed_cell(variant: Variant, name: str) -> Cell:

@@ -60,7 +60,8 @@ def document(outcomes: Sequence[Outcome], with_table1: bool, more: Sequence[tupl
             found.append(
                 Paragraph(
                     "Effect beyond what each claim needs, in percent of the other row's score, with its 95 % interval; "
-                    "right of the line supports the claim. Grey: below the floor. Hollow: one run, not counted."
+                    "right of the line supports the claim. Green: holds. Grey: below the floor. Hollow: one run, not "
+                    "counted."
                 )
             )
         sections.append(Section("holds", "What holds", found))
