@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from model_helpers import make
+from synthattn.cli.app import app
 from synthattn.models import SynthesizerForCausalLM, SynthesizerForMaskedLM
 
 pytestmark = pytest.mark.unchecked
@@ -105,3 +107,33 @@ def test_a_saved_model_keeps_its_attention(tmp_path, command):
     make(SynthesizerForCausalLM).save_pretrained(tmp_path)
     result = command("describe", str(tmp_path), "--attention", "random")
     assert "its attention cannot be changed; leave --attention out" in result.stderr
+
+
+VERBS = {
+    "compare": [],
+    "train": [],
+    "evaluate": ["run"],
+    "generate": ["run"],
+    "export": ["run"],
+    "describe": ["tiny"],
+    "probe": ["model", "--data", "texts.txt"],
+    "convert": ["model", "--data", "texts.txt"],
+    "bench": [],
+    "reproduce": ["glue"],
+    "study": ["abilities"],
+    "data": ["texts", "--task", "translation"],
+}
+"""Arguments that each verb needs."""
+
+
+def test_ctrl_c_ends_every_verb_with_one_line(command, monkeypatch):
+    """Some catch it and say how to go on; none leaves it to Python, wherever it comes."""
+
+    def stop(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    assert {verb.callback.__name__ for verb in app.registered_commands if verb.callback} == VERBS.keys()
+    for verb, arguments in VERBS.items():
+        monkeypatch.setattr(f"synthattn.cli.{verb}.run", stop)
+        result = command(verb, *arguments)
+        assert (result.returncode, result.stdout, result.stderr) == (130, "", "synthattn: stopped\n"), verb

@@ -251,7 +251,8 @@ def test_a_command_that_is_stopped_writes_nothing(command, folder, texts, tmp_pa
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", stop)
-    options = ["--layers", "0", "--max-length", "12", "--quiet", "--output", str(tmp_path / "out")]
+    # Without --max-length, the model's 23 positions are the limit.
+    options = ["--layers", "0", "--quiet", "--output", str(tmp_path / "out")]
     result = command("convert", str(folder), "--data", str(texts), *options)
     assert result.returncode == 130
     assert "out was not written" in " ".join(result.stderr.split())
@@ -285,7 +286,10 @@ def test_the_command_refuses_in_one_line(command, folder, texts, tmp_path, monke
         ([str(folder), "--data", str(texts), "--limit", "3"], "--limit must be at least 8"),
         ([str(folder), "--data", str(texts), "--output", str(full)], "full exists; choose another --output"),
         ([str(folder), "--data", str(texts), "--output", "no/where"], "no is not a folder"),
-        ([str(folder), "--data", str(texts)], "max_length is 128, but the model has 23 positions; give at most 23"),
+        (
+            [str(folder), "--data", str(texts), "--max-length", "24"],
+            "max_length is 24, but the model has 23 positions; give at most 23",
+        ),
     ]:
         result = command("convert", *arguments, "--quiet")
         assert (result.returncode, result.stdout) == (2, "")

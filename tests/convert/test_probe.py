@@ -1,6 +1,7 @@
 """Probing a small model that was trained here in seconds."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ import transformers
 from model_families import VOCABULARY, inputs, logits, original
 
 import synthattn
+from synthattn.bench import replaced_layers
+from synthattn.bench.timing import Times
 from synthattn.convert.probe import ProbeBatch, make_batches, probe
 
 pytestmark = pytest.mark.unchecked
@@ -68,8 +71,52 @@ def test_the_command_prints_tables_and_a_sentence(command, folder, texts):
     assert result.returncode == 0, result.stderr
     assert "Each attention replaced by its mean, alone" in result.stdout
     assert "Nothing was trained." in " ".join(result.stdout.split())
-    figures = json.loads(command("probe", str(folder), "--data", str(texts), "--max-length", "12", "--json").stdout)
+    assert "time saved" in result.stdout
+    assert "With random in all layers, a forward pass is" in " ".join(result.stdout.split())
+
+
+def test_the_command_takes_no_longer_texts_than_the_model(command, folder, tmp_path):
+    """It has 23 positions, fewer than the usual 128."""
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(" ".join(f"w{(n + m) % 28}" for m in range(40)) for n in range(4)))
+    result = command("probe", str(folder), "--data", str(file), "--json")
+    assert (result.returncode, result.stderr) == (0, "")
+    figures = json.loads(result.stdout)
     assert [effect["layers"] for effect in figures["first"]] == [[0], [0, 1]]
+    assert (figures["time"]["batch"], figures["time"]["length"]) == (2, 23)
+    assert len(figures["time"]["layers"]) == 2
+
+
+@pytest.mark.parametrize(("name", "calls"), [("bert", 1), ("gpt2", 1), ("albert", 2)])
+def test_time_saved_is_that_of_the_attention_alone(name, calls, monkeypatch):
+    """The clock is made up; every attention is called with what the model hands it."""
+    model, batch = original(name), batches(1)[0]
+    before = {path: value.clone() for path, value in model.state_dict().items()}
+    names = synthattn.attention_layers(model)
+    runs: dict[str, Any] = {}
+
+    def timed(given: dict[str, Any], rounds: int) -> Times:
+        runs.update(given)
+        seconds = {"original": [1.0, 2.0, 4.0], "random": [1.0, 1.0, 1.0]}
+        return Times(seconds | {key: [0.2 if "original" in key else 0.1] * 3 for key in given if " " in key})
+
+    monkeypatch.setattr(replaced_layers, "interleaved", timed)
+    found = replaced_layers.time_saved(model, [batch], 9)
+    assert (found.seconds, found.faster, found.batch, found.length) == (2.0, 2.0, 4, 9)
+    assert [share.median for share in found.layers] == [pytest.approx(calls * 0.05)] * len(names)
+    assert [(share.low, share.high) for share in found.layers] == [
+        pytest.approx((calls * 0.0375, calls * 0.075))
+    ] * len(names)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    seen: list[torch.Tensor] = []
+    hook = model.get_submodule(names[-1]).register_forward_hook(lambda module, args, result: seen.append(result[0]))
+    logits(model, batch.inputs)
+    hook.remove()
+    own, again, table = (runs[f"{kind} {names[-1]}"]()[0] for kind in ("original", "original", "random"))
+    assert torch.equal(own, seen[-1])
+    assert torch.equal(again, own)
+    assert table.shape == own.shape
+    assert not torch.allclose(table, own)
 
 
 def test_the_command_refuses_in_one_line(command, folder, texts, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from synthattn import __version__
 from synthattn.messages import printable
@@ -14,8 +15,21 @@ from synthattn.messages import printable
 UsageError: Any = typer.BadParameter.__bases__[0]
 """Base class of command-line errors; some releases of typer use click's class, others a copy of it."""
 
+
+class Verbs(TyperGroup):
+    """The verbs. Ctrl-C ends any of them with one line, unless the verb says more itself."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print("synthattn: stopped", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="synthattn",
+    cls=Verbs,
     help="Does your Transformer need dot-product attention? Synthesizer models (Tay et al. 2021).",
     no_args_is_help=True,
     add_completion=False,
@@ -36,6 +50,10 @@ BatchTokens = Annotated[int | None, typer.Option(help="Maximum tokens in a batch
 LearningRate = Annotated[float | None, typer.Option(help="The highest learning rate.")]
 VocabSize = Annotated[int | None, typer.Option(help="Tokens in the vocabulary of the tokenizer.")]
 MaxLength = Annotated[int | None, typer.Option(help="Maximum tokens of an input, the paper's N.")]
+LongestText = Annotated[
+    int | None,
+    typer.Option(help="Longest text, in tokens; longer ones are cut. By default 128, or all positions of the model."),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of initial weights, example order and dropout.")]
 Beams = Annotated[int | None, typer.Option(help="Width of beam search; 1 is greedy.")]
 Split = Annotated[str | None, typer.Option(help="The split to score; by default test, or validation.")]
@@ -299,7 +317,7 @@ def probe(
     data: Annotated[
         Path, typer.Option(help="A file with a text per line; for a classifier, a tab and a label behind.")
     ],
-    max_length: Annotated[int, typer.Option(help="Longest text, in tokens; longer ones are cut.")] = 128,
+    max_length: LongestText = None,
     limit: Annotated[int, typer.Option(help="Number of texts: half for the mean, half for the effects.")] = 400,
     batch: Annotated[int, typer.Option(help="Texts in a batch.")] = 16,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -334,7 +352,7 @@ def convert(
     ] = "layers",
     learning_rate: Annotated[float, typer.Option(help="The highest learning rate; tables have ten times that.")] = 1e-4,
     seed: Annotated[int, typer.Option(help="Seed of the parts of the data, the order of texts, and the draws.")] = 0,
-    max_length: Annotated[int, typer.Option(help="Longest text, in tokens; longer ones are cut.")] = 128,
+    max_length: LongestText = None,
     limit: Annotated[
         int,
         typer.Option(help="Number of texts: half for tables and tuning, a quarter to choose, a quarter to evaluate."),

@@ -42,7 +42,7 @@ class ConvertOptions:
     attention: str
     layers: str
     budget_kl: float
-    max_length: int
+    max_length: int | None
     limit: int
     batch: int
 

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from synthattn.convert.probe import Effect, Probe, check_vocabulary, kind_of, longest_input, make_batches, probe
+from synthattn.bench.replaced_layers import ShareSaved, TimesSaved, time_saved
+from synthattn.convert.probe import (
+    Effect,
+    Probe,
+    check_vocabulary,
+    kind_of,
+    longest_input,
+    make_batches,
+    probe,
+    usual_length,
+)
 from synthattn.messages import listed, printable, printable_json, shortened
 from synthattn.render import terminal
 from synthattn.render.table import Cell, Column, Row, Table, number_cell
@@ -16,9 +26,9 @@ LEAST = 4
 """The smallest number of texts."""
 
 
-def run(folder: str, data: Path, max_length: int, limit: int, batch: int, as_json: bool) -> None:
+def run(folder: str, data: Path, max_length: int | None, limit: int, batch: int, as_json: bool) -> None:
     for name, value in (("--max-length", max_length), ("--batch", batch)):
-        if value < 1:
+        if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     if limit < LEAST:
         raise ValueError(f"--limit must be at least {LEAST}, got {limit}")
@@ -26,24 +36,25 @@ def run(folder: str, data: Path, max_length: int, limit: int, batch: int, as_jso
     model, tokenizer = load(folder)
     kind = kind_of(model)
     longest = longest_input(model)
-    if longest is not None and max_length > longest:
+    if longest is not None and max_length is not None and max_length > longest:
         raise ValueError(f"--max-length is {max_length}, but {folder} has {longest} positions; give at most {longest}")
+    length = max_length or usual_length(model)
     texts, labels = labelled(lines, model, data) if kind == "class" else (lines, None)
     half = len(texts) // 2
     parts = [
-        make_batches(texts[part], None if labels is None else labels[part], tokenizer, kind, max_length, batch)
+        make_batches(texts[part], None if labels is None else labels[part], tokenizer, kind, length, batch)
         for part in (slice(0, half), slice(half, None))
     ]
     for batches in parts:
         check_vocabulary(batches, model)
-    found = probe(model, parts[0], parts[1], max_length)
+    found, times = probe(model, parts[0], parts[1], length), time_saved(model, parts[1], length)
     if as_json:
-        print(printable_json(dataclasses.asdict(found), 2))
+        print(printable_json(dataclasses.asdict(found) | {"time": dataclasses.asdict(times)}, 2))
         return
     console = SafeConsole()
-    for table in tables(found):
+    for table in tables(found, times):
         terminal.show(console, [table])
-    console.print(sentence(found))
+    console.print(f"{sentence(found)} {time_sentence(times)}")
 
 
 def read_lines(file: Path, limit: int, least: int) -> list[str]:
@@ -105,7 +116,7 @@ def load(folder: str) -> tuple[Any, Any]:
         raise ValueError(f"{folder} cannot be loaded: {shortened(' '.join(str(error).split()), 300)}") from error
 
 
-def tables(found: Probe) -> list[Table]:
+def tables(found: Probe, times: TimesSaved) -> list[Table]:
     """Return the effects of each layer, and those of more and more layers."""
     alone = Table(
         "Each attention replaced by its mean, alone",
@@ -114,6 +125,7 @@ def tables(found: Probe) -> list[Table]:
         [
             *_columns("", found.single),
             Column("parameters saved", [number_cell(saved, lambda value: f"{value:,}") for saved in found.saved]),
+            Column("time saved", [_time_cell(share) for share in times.layers]),
         ],
     )
     count = range(len(found.names))
@@ -126,6 +138,10 @@ def tables(found: Probe) -> list[Table]:
         "The first layers of an order replaced together", "replaced", [Row(str(n + 1)) for n in count], columns
     )
     return [alone.filled(), more.filled()]
+
+
+def _time_cell(share: ShareSaved) -> Cell:
+    return Cell(f"{share.median:.1%}", f"({share.low:.1%} to {share.high:.1%})", key=share.median)
 
 
 def _columns(group: str, effects: list[Effect]) -> list[Column]:
@@ -155,4 +171,13 @@ def sentence(found: Probe) -> str:
     return (
         f"{max(kept, default=0)} of {total} layers, lowest KL first, can be replaced by their mean attention before "
         f"more than 1 % of {found.predictions:,} predictions change.{original} Nothing was trained."
+    )
+
+
+def time_sentence(times: TimesSaved) -> str:
+    """Say how fast the model is with ``random`` in all layers, and how the times were measured."""
+    return (
+        f"With random in all layers, a forward pass is {times.faster:.2f} times as fast. Time saved is a part of the "
+        f"forward pass of the original, {times.seconds:.3g} s for {times.batch} texts of {times.length} tokens: median "
+        f"and quartiles of {times.rounds} rounds, threads: {times.threads}."
     )

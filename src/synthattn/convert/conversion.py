@@ -25,6 +25,7 @@ from synthattn.convert.probe import (
     mean_logits,
     own_attention,
     predicted,
+    usual_length,
 )
 from synthattn.convert.replace import attention_layers, replace_attention
 from synthattn.convert.tuning import Tuning, tune
@@ -123,7 +124,7 @@ def convert(
     attention: Tables = "random",
     layers: str | Sequence[int] = "auto",
     budget_kl: float = 0.02,
-    max_length: int = 128,
+    max_length: int | None = None,
     batch: int = 16,
     tuning: Tuning | None = None,
     show: Show = lambda name, step, steps, loss: None,
@@ -144,7 +145,8 @@ def convert(
         layers: ``auto``, the most layers within the budget, lowest divergence first; ``first:6``; or numbers, as a list
             or as ``"0,1,2"``.
         budget_kl: the largest divergence from the original, in nats for each prediction, before tuning; for ``auto``.
-        max_length: the longest text, in tokens; longer ones are cut, and the converted model refuses them.
+        max_length: the longest text, in tokens; longer ones are cut, and the converted model refuses them. Unless
+            given, 128, or fewer if the model has fewer positions.
         batch: the number of texts in a batch.
         tuning: options of the tuning; nothing is trained unless given.
         show: called while models are tuned.
@@ -154,6 +156,7 @@ def convert(
     names = attention_layers(model)
     if not names:
         replace_attention(model, "vanilla")  # says why there are none
+    max_length = usual_length(model) if max_length is None else max_length
     _check(model, kind, texts, labels, attention, budget_kl, max_length, batch, settings)
     given = parse_layers(layers, len(names))
     order = random.Random(settings.seed).sample(range(len(texts)), len(texts))

@@ -23,6 +23,9 @@ from synthattn.synthesizers import Synthesizer, Tokens
 RARE = 1e-6
 """The attention of pairs of positions that were never seen."""
 
+USUAL_LENGTH = 128
+"""Tokens of a text unless another number is given."""
+
 DRAWS = 3
 """The number of random orders of layers."""
 
@@ -131,6 +134,12 @@ def longest_input(model: nn.Module) -> int | None:
         if isinstance(table, nn.Embedding) and table.padding_idx is not None:  # RoBERTa counts from there
             return table.num_embeddings - table.padding_idx - 1
     return getattr(config, "max_position_embeddings", None)
+
+
+def usual_length(model: nn.Module) -> int:
+    """Return the longest text unless one is given: 128 tokens, or fewer if the model has fewer positions."""
+    limit = longest_input(model)
+    return USUAL_LENGTH if limit is None else min(USUAL_LENGTH, limit)
 
 
 def make_batches(
