@@ -111,8 +111,10 @@ def _prepare_model(folder: Path, name: str) -> None:
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder / name)
 
 
-def measure(folder: Path, steps: int, seeds: int, batch: int, texts: int, budgets: list[float]) -> None:
-    """Probe each model, then convert BERT and the classifier with tuning. Each result is saved when it is there."""
+def measure(
+    folder: Path, steps: int, seeds: int, batch: int, texts: int, budgets: list[float], models: list[str]
+) -> None:
+    """Probe each model, then convert models with tuning. Each result is saved when it is there."""
     from synthattn.cli.probe import labelled, load, read_lines
     from synthattn.convert.conversion import convert
     from synthattn.convert.probe import make_batches, probe
@@ -136,7 +138,7 @@ def measure(folder: Path, steps: int, seeds: int, batch: int, texts: int, budget
     for seed in range(seeds):
         for name, budget in zip(("bert", "classifier"), budgets, strict=True):
             key = f"{name} {budget} {steps} {seed}"
-            if _known("converted", key):
+            if _known("converted", key) or name not in models:
                 continue
             model, tokenizer = load(str(folder / name))
             file = folder / ("labelled.txt" if name == "classifier" else "texts.txt")
@@ -256,22 +258,75 @@ def _probe_lines(name: str, probe: dict[str, Any]) -> list[str]:
 
 
 def _converted_lines(record: dict[str, Any]) -> list[str]:
-    rows = [["model", "seed", "layers replaced", "tuned", "KL", "agreement", "accuracy"], ["---"] * 3 + ["---:"] * 4]
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for result in record["converted"].values():
-        seed = str(result["tuning"]["seed"])
-        for one in result["outcomes"]:
-            effect = one["effect"]
-            which = ", ".join(map(str, effect["layers"])) or "none"
-            kind = {"first layers": " (the first)", "random layers": " (at random)", "converted": " (chosen)"}
-            steps = f"{result['tuning']['steps']} steps" if one["tuned"] else "no"
-            figures = [_kl(effect), f"{effect['agreement']:.1%}", _right(effect)]
-            rows.append([TITLES[result["model"]], seed, which + kind.get(one["name"], ""), steps, *figures])
-    one = next(iter(record["converted"].values()))
+        key = (result["model"], result["tuning"]["steps"], result["batch"], result["budget_kl"], *result["texts"])
+        groups.setdefault(key, []).append(result)
+    found = [line for name in TITLES for key, results in groups.items() if key[0] == name for line in
+             (*_outcome_lines(results), "")]  # fmt: skip
+    return found[:-1]
+
+
+def _outcome_lines(results: list[dict[str, Any]]) -> list[str]:
+    """Return the results of one model under equal conditions with several seeds: in words, and as a table."""
+    rows = [["seed", "layers replaced", "tuned", "KL", "agreement", "accuracy"], ["---:", *["---"] * 2, *["---:"] * 3]]
+    for result in results:
+        for name, tuned in dict.fromkeys((one["name"], one["tuned"]) for one in result["outcomes"]):
+            effects = _effects(result, name, tuned)
+            which = ", ".join(map(str, effects[0]["layers"])) or "none"
+            kind = {"first layers": f"{which} (the first)", "converted": f"{which} (chosen)"}.get(name, which)
+            kind = f"{len(effects[0]['layers'])} at random, three draws" if name == "random layers" else kind
+            steps = f"{result['tuning']['steps']} steps" if tuned else "no"
+            figures = [_range(effects, what) for what in ("kl", "agreement", "accuracy")]
+            rows.append([str(result["tuning"]["seed"]), kind, steps, *figures])
+    return [*_findings(results), "", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _effects(result: dict[str, Any], name: str, tuned: bool) -> list[dict[str, Any]]:
+    return [one["effect"] for one in result["outcomes"] if one["name"] == name and one["tuned"] == tuned]
+
+
+def _findings(results: list[dict[str, Any]]) -> list[str]:
+    """Say what came out, with the figures of each seed in turn."""
+    one, count = results[0], len(results)
     tables, choice, held = one["texts"]
-    steps, batch, kl = one["tuning"]["steps"], one["batch"], one["budget_kl"]
-    head = f"**With tuning.** {tables} reactions gave the tables and the {steps} steps of distillation with batches of "
-    head += f"{batch}, {choice} decided which layers stay within a KL of {kl:g} before tuning, {held} are measured."
-    return [head, "", *(f"| {' | '.join(row)} |" for row in rows)]
+    steps, kl = one["tuning"]["steps"], one["budget_kl"]
+    converted = [_effects(result, "converted", True)[0] for result in results]
+    before = [_effects(result, "converted", False)[0] for result in results]
+    original = [_effects(result, "original", False)[0] for result in results]
+    again = [_effects(result, "original", True)[0] for result in results]
+    first = [_effects(result, "first layers", True)[0] for result in results]
+    drawn = [effect for result in results for effect in _effects(result, "random layers", True)]
+
+    def each(effects: list[dict[str, Any]], show: Any) -> str:
+        return " and ".join(show(effect) for effect in effects)
+
+    def agreement(effect: dict[str, Any]) -> str:
+        return f"{effect['agreement']:.1%}"
+
+    better = sum(own["kl"] < other["kl"] for own, other in zip(converted, first, strict=True))
+    best = sum(
+        _effects(result, "converted", True)[0]["kl"] < min(e["kl"] for e in _effects(result, "random layers", True))
+        for result in results
+    )
+    lower = sum(after["kl"] < start["kl"] for after, start in zip(converted, before, strict=True))
+    predictions = " and ".join(dict.fromkeys(f"{result['predictions']:,}" for result in results))
+    least = min(result["predictions"] for result in results)
+    seeds = "seed" if count == 1 else "seeds"
+    return [
+        f"**{TITLES[one['model']]}, with tuning.** {tables} reactions gave the tables and the {steps} steps of "
+        f"distillation with batches of {one['batch']}, {choice} decided which layers stay within a KL of {kl:g} before "
+        f"tuning, {held} others with {predictions} predictions are measured; {count} {seeds}, each with other "
+        f"reactions. One prediction is up to {1 / least:.1%}.",
+        "",
+        f"- {each(converted, lambda e: str(len(e['layers'])))} of {len(one['names'])} layers were replaced. "
+        f"{each(before, agreement)} of the predictions stay before tuning and {each(converted, agreement)} after it; "
+        f"accuracy is {each(converted, _right)}, that of the original {each(original, _right)}.",
+        f"- Tuning lowered the KL in {lower} of {count} {seeds}, from {each(before, _kl)} to {each(converted, _kl)}; "
+        f"the original with the same tuning has {each(again, _kl)}.",
+        f"- The chosen layers have a lower KL than the first layers ({each(first, _kl)}) in {better} of {count} "
+        f"{seeds}, and than all three random choices ({_range(drawn, 'kl')}) in {best} of {count}.",
+    ]
 
 
 def _kl(effect: dict[str, Any]) -> str:
@@ -297,12 +352,14 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--texts", type=int, default=200)
     parser.add_argument("--budgets", default="0.05,0.05", help="the highest KL for the BERT and for the classifier")
+    parser.add_argument("--models", default="bert,classifier", help="models to convert")
     options = parser.parse_args()
     if options.what == "prepare":
         prepare(options.folder)
     elif options.what == "measure":
         budgets = [float(one) for one in options.budgets.split(",")]
-        measure(options.folder, options.steps, options.seeds, options.batch, options.texts, budgets)
+        models = options.models.split(",")
+        measure(options.folder, options.steps, options.seeds, options.batch, options.texts, budgets, models)
     else:
         page()
 

@@ -72,6 +72,9 @@ def test_the_command_prints_tables_and_a_sentence(command, folder, texts):
     assert "Each attention replaced by its mean, alone" in result.stdout
     assert "Nothing was trained." in " ".join(result.stdout.split())
     assert "time saved" in result.stdout
+    assert "Layer 0 is bert.encoder.layer.0.attention.self" in " ".join(result.stdout.split())
+    # No figure is cut where a terminal has 80 columns.
+    assert "…" not in result.stdout
     assert "With random in all layers, a forward pass is" in " ".join(result.stdout.split())
 
 

@@ -35,15 +35,30 @@ def test_tables_of_the_study():
         "drawn": [more, [effect(1, 0.2, 0.8), more[1]], more],
     }  # fmt: skip
     outcomes = [
-        {"name": "original", "tuned": False, "effect": effect(0, -0.0, 0.95)},
-        {"name": "random layers", "tuned": True, "effect": effect(1, 0.25, 0.85)},
-    ]
-    tuning = {"steps": 20, "seed": 3}
-    result = {"model": "bert", "batch": 8, "budget_kl": 0.05, "texts": [10, 5, 5], "tuning": tuning}
-    found = study_conversions.lines({"probe": {"bert": probe}, "converted": {"x": {**result, "outcomes": outcomes}}})
+        {"name": name, "tuned": tuned, "effect": effect(count, kl, accuracy)}
+        for name, tuned, count, kl, accuracy in [
+            ("original", False, 0, -0.0, 0.95), ("converted", False, 1, 0.2, 0.9), ("converted", True, 1, 0.15, 0.92),
+            ("original", True, 0, 0.01, 0.94), ("first layers", True, 1, 0.16, 0.91),
+            ("random layers", True, 1, 0.25, 0.85), ("random layers", True, 1, 0.14, 0.93),
+        ]
+    ]  # fmt: skip
+    result = {"model": "bert", "batch": 8, "budget_kl": 0.05, "texts": [10, 5, 5], "names": ["a", "b"]}
+    result |= {"predictions": 1234, "outcomes": outcomes}
+    converted = {str(seed): {**result, "tuning": {"steps": 20, "seed": seed}} for seed in (0, 3)}
+    found = study_conversions.lines({"probe": {"bert": probe}, "converted": converted})
     assert found[0].startswith("**BERT, masked tokens.** 10 reactions for the mean, 10 others with 1,234 predictions")
     assert "| 1 | 0.1000 | 0.2000 | 0.1000 to 0.2000 | 90.0% | 80.0% | 80.0% to 90.0% |" in found
     assert "| 2 | 0.3000 | 0.3000 | 0.3000 | 70.0% | 70.0% | 70.0% |" in found
     assert "Alone, layer 1 has the lowest KL, 0.1000, and layer 0 the highest, 0.2000." in found
-    assert "| BERT, masked tokens | 3 | none | no | 0.0000 | 50.0% | 95.0% |" in found
-    assert "| BERT, masked tokens | 3 | 0 (at random) | 20 steps | 0.2500 | 50.0% | 85.0% |" in found
+    assert "| 3 | none | no | 0.0000 | 50.0% | 95.0% |" in found
+    assert "| 3 | 1 at random, three draws | 20 steps | 0.1400 to 0.2500 | 50.0% | 85.0% to 93.0% |" in found
+    said = "\n".join(found)
+    for part in (
+        "1 and 1 of 2 layers were replaced.",
+        "accuracy is 92.0% and 92.0%, that of the original 95.0% and 95.0%.",
+        "Tuning lowered the KL in 2 of 2 seeds, from 0.2000 and 0.2000 to 0.1500 and 0.1500;",
+        "the original with the same tuning has 0.0100 and 0.0100.",
+        "a lower KL than the first layers (0.1600 and 0.1600) in 2 of 2 seeds,",
+        "than all three random choices (0.1400 to 0.2500) in 0 of 2.",
+    ):
+        assert part in said

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from synthattn.convert.probe import (
     probe,
     usual_length,
 )
-from synthattn.messages import listed, printable, printable_json, shortened
+from synthattn.messages import listed, printable_json, shortened
 from synthattn.render import terminal
 from synthattn.render.table import Cell, Column, Row, Table, number_cell
 from synthattn.terminal import SafeConsole
@@ -54,7 +54,7 @@ def run(folder: str, data: Path, max_length: int | None, limit: int, batch: int,
     console = SafeConsole()
     for table in tables(found, times):
         terminal.show(console, [table])
-    console.print(f"{sentence(found)} {time_sentence(times)}")
+    console.print(f"{sentence(found)} {time_sentence(times)} {layer_names(found)}")
 
 
 def read_lines(file: Path, limit: int, least: int) -> list[str]:
@@ -116,51 +116,62 @@ def load(folder: str) -> tuple[Any, Any]:
         raise ValueError(f"{folder} cannot be loaded: {shortened(' '.join(str(error).split()), 300)}") from error
 
 
+MEASURES: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "kl": ("lower", lambda value: f"{value:.4f}"),
+    "agreement": ("higher", lambda value: f"{value:.1%}"),
+    "accuracy": ("higher", lambda value: f"{value:.1%}"),
+}
+"""Figures of an effect: which direction is better, and their digits."""
+
+
 def tables(found: Probe, times: TimesSaved) -> list[Table]:
-    """Return the effects of each layer, and those of more and more layers."""
+    """Return the effects of each layer, and, measure by measure, those of more and more layers."""
     alone = Table(
         "Each attention replaced by its mean, alone",
         "layer",
-        [Row(f"{number} {printable(name)}") for number, name in enumerate(found.names)],
+        [Row(str(number)) for number in range(len(found.names))],
         [
-            *_columns("", found.single),
+            *(_column(_title(name), name, [[effect] for effect in found.single]) for name in MEASURES),
             Column("parameters saved", [number_cell(saved, lambda value: f"{value:,}") for saved in found.saved]),
             Column("time saved", [_time_cell(share) for share in times.layers]),
         ],
     )
-    count = range(len(found.names))
     orders = {"lowest KL first": [found.lowest], "first layers": [found.first], "random order": found.drawn}
-    columns = []
-    for title, lists in orders.items():
-        means = [_mean([effects[n] for effects in lists]) for n in count]
-        columns += _columns(title, means)
-    more = Table(
-        "The first layers of an order replaced together", "replaced", [Row(str(n + 1)) for n in count], columns
-    )
-    return [alone.filled(), more.filled()]
+    rows = [Row(str(count)) for count in range(1, len(found.names) + 1)]
+    more = [
+        Table(
+            f"{_title(name)} with several layers replaced together",
+            "layers replaced",
+            rows,
+            [_column(title, name, list(zip(*lists, strict=True))) for title, lists in orders.items()],
+        )
+        for name in MEASURES
+        if name != "accuracy" or found.accuracy is not None
+    ]
+    return [alone.filled(), *more]
+
+
+def _title(name: str) -> str:
+    return "KL" if name == "kl" else name
+
+
+def _column(head: str, name: str, rows: Sequence[Sequence[Effect]]) -> Column:
+    """Return a column with the mean of a measure in each row."""
+    direction, digits = MEASURES[name]
+    values = [[getattr(effect, name) for effect in effects] for effects in rows]
+    means = [None if None in row else sum(row) / len(row) for row in values]
+    return Column(head, [number_cell(mean, digits) for mean in means], direction=direction)
 
 
 def _time_cell(share: ShareSaved) -> Cell:
     return Cell(f"{share.median:.1%}", f"({share.low:.1%} to {share.high:.1%})", key=share.median)
 
 
-def _columns(group: str, effects: list[Effect]) -> list[Column]:
-    def cells(digits: Callable[[Any], str], name: str) -> list[Cell]:
-        return [number_cell(getattr(effect, name), digits) for effect in effects]
-
-    return [
-        Column("KL", cells(lambda value: f"{value:.4f}", "kl"), direction="lower", group=group),
-        Column("agreement", cells(lambda value: f"{value:.1%}", "agreement"), direction="higher", group=group),
-        Column("accuracy", cells(lambda value: f"{value:.1%}", "accuracy"), direction="higher", group=group),
-    ]
-
-
-def _mean(effects: list[Effect]) -> Effect:
-    def mean(name: str) -> float:
-        return sum(getattr(effect, name) for effect in effects) / len(effects)
-
-    known = all(effect.accuracy is not None for effect in effects)
-    return Effect((), mean("kl"), mean("agreement"), mean("accuracy") if known else None)
+def layer_names(found: Probe) -> str:
+    """Say which modules the numbers of the layers stand for."""
+    if len(found.names) == 1:
+        return f"Layer 0 is {found.names[0]}."
+    return f"Layer 0 is {found.names[0]}, layer {len(found.names) - 1} is {found.names[-1]}; --json lists all."
 
 
 def sentence(found: Probe) -> str:
