@@ -42,7 +42,7 @@ def bare(*variants: Variant, **fields: Any) -> Results:
 
 
 def changed(found: Any, add: str) -> Any:
-    """The same, with a text after every text; maps stay maps."""
+    """Append a text to every text of some results; maps stay as they are."""
     if dataclasses.is_dataclass(found) and not isinstance(found, type):
         kept = {"maps", "status", "stack"}
         values = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}

@@ -125,7 +125,7 @@ def test_all_numbers_equal_plain_loops(kind: str, attention: str | list[str]):
 
 
 def flat(found: Any) -> list[Any]:
-    """All that is in the dataclasses, one after the other, with maps as bytes."""
+    """List the values of dataclasses one after the other, with maps as bytes."""
     if isinstance(found, dict):
         return [n for name, value in found.items() for n in ([name] if name != "maps" else []) + flat(value)]
     if isinstance(found, (list, tuple)):

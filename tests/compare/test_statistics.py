@@ -13,7 +13,7 @@ from synthattn.metrics.base import Metric, Rows
 
 
 class Mean(Metric):
-    """Of the first number of every row."""
+    """The mean of the first number of every row."""
 
     name = "mean"
 
@@ -22,7 +22,7 @@ class Mean(Metric):
 
 
 class Ratio(Metric):
-    """Of two sums, as BLEU and perplexity are: no mean of examples."""
+    """The ratio of two sums, as BLEU and perplexity are; it is no mean of examples."""
 
     name = "ratio"
 
@@ -36,7 +36,7 @@ def examples(count: int, mean: float, seed: int, width: float = 1.0) -> Rows:
 
 
 def plain(metric: Metric, rows: list[Rows], baseline: list[Rows], samples: int) -> dict[str, float]:
-    """As a textbook has it: loops, lists, chance of another kind, and scipy."""
+    """Bootstrap as a textbook does: loops, lists, another random generator, and scipy."""
     rng = random.Random(1)
     count, seeds = len(rows[0]), len(rows)
     own, differences = [], []

@@ -85,7 +85,7 @@ ENDS = {"--steps": "2", "--tokens": "200", "--minutes": "0.0001"}
 
 
 def smaller(words: list[str]) -> list[str]:
-    """The same command for models and data of no size; what it is told beyond that stays."""
+    """Shrink the models and data of a command; its other options stay."""
     verb = words[0]
     if verb not in ("compare", "train") or "--resume" in words:
         return words

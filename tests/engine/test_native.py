@@ -527,7 +527,7 @@ def test_a_kernel_of_another_source_is_not_used(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("kept", [0, 2**28])
 def test_operations_are_counted(monkeypatch, kept):
-    """By torch's counter and by ours as many as there would be in torch's own operations."""
+    """Torch's counter and ours count what torch's own operations would have."""
     monkeypatch.setattr(kernel, "KEPT_BYTES", kept)
     layer = make("dense+vanilla", torch.float32)
     x = tokens(dtype=torch.float32)
@@ -548,7 +548,7 @@ def test_operations_are_counted(monkeypatch, kept):
 
 
 def test_memory_does_not_grow_with_the_number_of_logits():
-    """Of random+vanilla, which keeps nothing."""
+    """The spec is random+vanilla, which keeps nothing."""
     batch, length = 8, 512
 
     layer, x = make("random+vanilla", torch.float32, length), tokens(length, batch, dtype=torch.float32)

@@ -36,7 +36,7 @@ def taken(monkeypatch) -> list[str]:
 
 
 def assert_exact(found: Tensor, expected: Tensor, plain: Tensor) -> None:
-    """As close to the result in float64 as torch's own in float32, about."""
+    """Assert that a result is about as close to float64 as torch's own in float32."""
     scale = expected.abs().max().clamp(min=1.0)
     error, rounding = (float((y.double() - expected).abs().max() / scale) for y in (found, plain))
     assert error <= max(1e-6, 2 * rounding)
@@ -150,7 +150,7 @@ def test_operations_are_counted():
 
 
 def test_every_product_and_norm_of_a_step_is_the_kernels(taken):
-    """Of a decoder with a dense mixture: value, output, W_1, queries, keys, two of the feed-forward layer, logits."""
+    """A decoder with a dense mixture has value, output, W_1, queries, keys, two in the feed-forward layer, logits."""
     # Imported here, because test_processors imports this file in processes that need no models.
     from synthattn.models import SynthesizerForCausalLM, presets
 

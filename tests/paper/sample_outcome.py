@@ -103,7 +103,7 @@ def runs(part: str, key: str, seeds: int) -> list[Run]:
 
 
 def news(layers: int) -> Results:
-    """All that a part can have; Dense has failed."""
+    """Make a part with everything that a part can have; Dense has failed."""
     rng = random.Random(0)
     rows = []
     for n, (name, attention, perplexity, _, parameters, speed, theirs, millions, steps) in enumerate(ROWS):

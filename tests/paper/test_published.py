@@ -18,7 +18,7 @@ NINE = FIVE | {"fixed_random", "factorized_random", "factorized_dense", "random+
 
 
 def metric_names(task: str) -> set[str]:
-    """All that an evaluation of a task can have."""
+    """Return the names of all metrics that an evaluation of a task can have."""
     if task in SUITES:
         alone = {one: metric_names(one) for one in SUITES[task]}
         both = alone.pop("mnli", set())

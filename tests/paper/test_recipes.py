@@ -17,14 +17,14 @@ pytestmark = pytest.mark.unchecked
 
 @functools.cache
 def paper_costs(table: str) -> list[Cost]:
-    """Of the paper's scale: every model is made on the meta device."""
+    """Estimate costs at the paper's scale; every model is made on the meta device."""
     return list(costs(recipe(table, "paper")))
 
 
 @pytest.mark.parametrize("scale", ["tiny", "cpu"])
 @pytest.mark.parametrize("table", TABLES)
 def test_every_row_can_be_built(table, scale):
-    """Those of the paper's scale are, when their cost is estimated."""
+    """Rows of the paper's scale are built when their cost is estimated."""
     chosen = recipe(table, scale)
     for part in chosen.parts:
         task = part.settings.data.task

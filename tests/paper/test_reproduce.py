@@ -291,7 +291,7 @@ def test_data_that_has_changed_is_not_mixed_with_old_runs(place, monkeypatch):
 
 
 def test_other_tokens_of_the_same_data_are_not_mixed_with_old_runs(place, monkeypatch):
-    """As another release of the tokenizer's library would make them: perplexities of tokens would not compare."""
+    """Another release of the tokenizer's library makes other tokens, whose perplexities do not compare."""
     chosen = recipe("lm1b", "tiny")
     maker = execution(chosen, Folders(place / "out", place / "work"), lambda name: Display())
     part = chosen.parts[0]

@@ -24,7 +24,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def attacked(found: Any) -> Any:
-    """The same, with every text followed by one that tries to leave where it stands."""
+    """Append to every text one that tries to leave its place in the page."""
     if dataclasses.is_dataclass(found) and not isinstance(found, type):
         values = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
         return type(found)(**{name: v if name in ("judgement", "kind") else attacked(v) for name, v in values.items()})

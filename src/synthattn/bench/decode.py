@@ -45,7 +45,7 @@ def check(name: str, case: Case, sizes: Sizes = SIZES) -> float | None:
 
 
 def cache_bytes(name: str, case: Case, sizes: Sizes = SIZES) -> float:
-    """Of the decoder's own attention, per token that is kept and example (or beam), measured after a few tokens.
+    """Measure the bytes of the decoder's own cache per token and example (or beam), after a few tokens.
 
     Only the tokens so far count, not the room that a cache of ours has for later ones, nor the second memory that
     re-ordering beams takes turns with.

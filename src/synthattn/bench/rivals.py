@@ -152,7 +152,7 @@ def peer(module: str) -> Any:
 
 
 def _huggingface_masks(config: Any, x: Tensor, padding: Tensor | None, causal: bool) -> dict[str, Any]:
-    """As the models of transformers hand them to their layers: none where none is needed, but a hint."""
+    """Return masks as models of transformers give them to their layers; none where a hint is enough."""
     length = x.shape[1]
     if config._attn_implementation == "sdpa" and padding is None:
         return {"attention_mask": None, "is_causal": causal}

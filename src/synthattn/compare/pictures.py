@@ -146,7 +146,7 @@ def _shown(layers: Sequence[tuple[str, int, int]], cells: int, budget: int) -> l
 
 
 def _maps(layer: _Layer, size: int, count: int) -> tuple[list[str], list[float]]:
-    """As base64, each with the weight that its brightest byte stands for."""
+    """Encode maps as base64, each with the weight that its brightest byte stands for."""
     weights = layer.example(int(layer.kept.sum(-1).argmax()))[:count]
     # Groups do not overlap: cells above the diagonal stay zero where tokens see none after them.
     groups = torch.arange(layer.longest, device=weights.device) * size // layer.longest

@@ -26,7 +26,7 @@ LABELS = {"ag_news": 4, "imdb": 2, "text": 2, "listops": 10, "heads": 10, "snli"
 
 @dataclass(frozen=True)
 class Cost:
-    """Of all runs of a row."""
+    """The cost of all runs of a row."""
 
     part: str
     row: str
@@ -45,12 +45,12 @@ class Cost:
 
     @property
     def hours(self) -> float:
-        """Of one accelerator, at the share of its peak that training usually reaches."""
+        """Hours of one accelerator, at the share of its peak that training usually reaches."""
         return self.exaflop * 1e18 / (PEAK_TERAFLOPS * 1e12 * SHARE) / 3600
 
 
 def costs(chosen: Study) -> Iterator[Cost]:
-    """Of every model, from shapes alone."""
+    """Estimate the cost of every model from shapes alone."""
     for part in chosen.parts:
         for row in part.rows:
             if row.trained:

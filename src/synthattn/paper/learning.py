@@ -9,7 +9,7 @@ Curve = list[tuple[int, float]]
 
 
 def gaps(part: Part) -> dict[str, Curve]:
-    """By row, its validation loss less that of the baseline, of the first seed; where both were looked at."""
+    """Return the validation loss of each row minus the baseline's, for the first seed and the steps that both have."""
     curves = {row.name: {int(step): loss for step, loss in row.validation_curve} for row in part.rows}
     base = curves.get(part.baseline, {})
     found = {

@@ -151,7 +151,7 @@ class Maker:
         return TrainingSettings(**fields)
 
     def evaluation(self, **fields: Any) -> EvaluationSettings:
-        """Of the scale ``tiny`` only enough to see that it works."""
+        """Evaluate so little at the scale ``tiny`` that it only shows that it works."""
         if self.scale == "tiny":
             return EvaluationSettings(limit=6, max_new_tokens=8)
         return EvaluationSettings(**fields)
