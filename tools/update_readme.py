@@ -16,7 +16,7 @@ from pathlib import Path
 from synthattn.compare.page import markdown, picture
 from synthattn.compare.results import Results, load
 from synthattn.compare.table import tables
-from synthattn.compare.verdict import answer
+from synthattn.compare.verdict import LEAD, answer
 from synthattn.paper.published import published
 from synthattn.render.markdown import grid
 from synthattn.render.numbers import duration
@@ -28,7 +28,7 @@ BEGIN, END = "<!-- demo: made by tools/update_readme.py -->", "<!-- end of demo 
 
 
 def part(results: Results) -> str:
-    """Return the table with the main columns, and the answer."""
+    """Return the table with the main columns, and the answer without the groups of variants, which the table shows."""
     shown, _ = tables(results)
     heads = [column.head.lower() + (f" ({column.unit})" if column.unit == "MB" else "") for column in shown.columns]
     rows = [
@@ -36,7 +36,7 @@ def part(results: Results) -> str:
         for n, variant in enumerate(results.variants)
     ]
     lines = grid(["attention", *heads], rows)
-    said = [f"> {paragraph}" for paragraph in results.answer]
+    said = [f"> {paragraph}" for paragraph in results.answer[:LEAD]]
     took = f"{results.hardware['cores']} cores, {duration(results.seconds)}"
     return "\n".join([*lines, "", "\n>\n".join(said), "", f"({took}; {results.facts['training']} of each variant.)"])
 
