@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import synthattn
-from synthattn.compare.choose import choose_run, with_chosen_start
+from synthattn.compare.comparison import choose_run, with_chosen_start
 from synthattn.training.progress import Display
 from synthattn.training.settings import from_dict
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 from rich.console import Console
 
+from synthattn.cli import command
 from synthattn.cli import compare as verb
-from synthattn.cli import specs
-from synthattn.compare import costs, execution, statistics
+from synthattn.compare import execution, statistics
 from synthattn.compare import results as report
 from synthattn.compare.compare import compare
 from synthattn.compare.comparison import CONTROL, Comparison, load_comparison
@@ -63,7 +63,7 @@ def data(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SYNTHATTN_CACHE", str(folder / "cache"))
         # Real measuring takes turns for seconds; what it does has tests of its own.
-        patch.setattr(costs, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
+        patch.setattr(execution, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
         yield folder
 
 
@@ -450,9 +450,9 @@ def test_folders(data, tmp_path):
 
 
 def test_specs_between_commas():
-    assert specs.split("vanilla, dense(window=15, bias=false),random") == [
+    assert command.split("vanilla, dense(window=15, bias=false),random") == [
         "vanilla",
         "dense(window=15, bias=false)",
         "random",
     ]
-    assert specs.split("") == []
+    assert command.split("") == []

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
-from synthattn.cli.specs import split
-from synthattn.compare.cluster import find_executor
+from synthattn.cli.command import split
 from synthattn.compare.execution import processes
+from synthattn.compare.executors import Executor, find_executor
 from synthattn.compare.plan import PlannedRun, Study
-from synthattn.compare.schedule import Executor, unfinished
+from synthattn.compare.schedule import unfinished
 from synthattn.messages import suggestion
 from synthattn.paper import cost, publish, table1
 from synthattn.paper.publish import COMPUTED

@@ -21,43 +21,35 @@ from pathlib import Path
 from typing import Any
 
 from synthattn import __version__
-from synthattn.compare import executors
 from synthattn.compare.execution import Execution
+from synthattn.compare.executors import Executor, measure_here, threads_of_torch
 from synthattn.compare.forecast import Forecast, forecast
-from synthattn.compare.local import Local, threads_of_torch
 from synthattn.compare.plan import Places, Study, plan
-from synthattn.compare.reporting import Channel, SentDisplay, make, refuse, show
-from synthattn.compare.schedule import Announce, Executor, PlanSource, Schedule, Task, name_of, unfinished
-from synthattn.messages import shortened, suggestion
+from synthattn.compare.schedule import (
+    Announce,
+    Channel,
+    PlanSource,
+    Schedule,
+    SentDisplay,
+    Task,
+    name_of,
+    outcome,
+    refuse,
+    show,
+    unfinished,
+)
+from synthattn.messages import shortened
 from synthattn.training.memory import keep_memory
 from synthattn.training.prepare import Prepared
 from synthattn.training.progress import Display
 from synthattn.training.run import Stopped, prepare_data
 
-EXECUTORS = ("local", "ray")
 PATIENCE = 120.0
 """Seconds until a file that another machine has written must be visible; network file systems keep old listings."""
 SOON = 5.0
 """Seconds until a file with a new name must be visible: no listing can be older."""
 INTERVAL = 0.5
 """Seconds between looks at the messages of runs."""
-
-
-def find_executor(name: str = "local", address: str | None = None, gpus: float | None = None) -> Executor:
-    """Return what makes runs: this machine, or a cluster at an address.
-
-    Args:
-        name: ``local`` or ``ray``.
-        address: of the cluster: ``auto`` for the one that this machine belongs to, or ``HOST:PORT``.
-        gpus: part of an accelerator that each run on the cluster gets; by default one, if there are any.
-    """
-    if name not in EXECUTORS:
-        raise ValueError(f"there is no executor {name!r}{suggestion(name, EXECUTORS)}")
-    if name == "ray":
-        return RayCluster(address or "", gpus)
-    if address is not None or gpus is not None:
-        raise ValueError(f"{'--address' if address is not None else '--gpus'} is for --executor ray")
-    return Local()
 
 
 @dataclass(frozen=True)
@@ -103,8 +95,8 @@ class _Started:
 
 
 @dataclass
-class RayCluster:
-    """Makes the runs of a plan on a Ray cluster; an ``Executor``.
+class RayCluster(Executor):
+    """Makes the runs of a plan on a Ray cluster.
 
     Args:
         address: ``auto`` or ``HOST:PORT`` of a cluster that this machine belongs to.
@@ -191,8 +183,8 @@ class RayCluster:
         source: PlanSource,
         jobs: int,
         threads: int,
-        announce: Announce,
-        finished: Callable[[], object],
+        announce: Announce = lambda number, total, run: None,
+        finished: Callable[[], object] = lambda: None,
     ) -> None:
         missing = unfinished(tasks)
         self._check(missing, threads)
@@ -277,18 +269,18 @@ class RayCluster:
 
     def _end(self, schedule: Schedule, task: Task, reference: Any) -> None:
         try:
-            outcome = self.ray.get(reference)
+            ended = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
             schedule.died(task, _line(error))
             return
-        refuse(*outcome)
-        if outcome[0] == "stopped":  # its machine is about to be taken away
+        refuse(*ended)
+        if ended[0] == "stopped":  # its machine is about to be taken away
             schedule.died(task, "its process was stopped")
             return
         record = task[0].places.record(task[1])
-        if outcome[0] == "done" and not _visible(record):
+        if ended[0] == "done" and not _visible(record):
             raise ValueError(f"{record} was written on another machine, but is not visible here; is its folder shared?")
-        schedule.ended(task, outcome[0])
+        schedule.ended(task, ended[0])
 
     def _stop(self, references: list[Any]) -> None:
         """Let all runs save and end; a second Ctrl-C ends them at once."""
@@ -413,13 +405,13 @@ def _forecast(study: Study, places: Places, way_out: str, threads: int) -> Forec
 
 
 def _make(source: PlanSource, threads: int, name: str, messages: str) -> tuple[str, ...]:
-    """Make a run of a plan, and return how that ended: ``stopped`` if it was interrupted, else see ``make``."""
+    """Make a run of a plan, and return how that ended: ``stopped`` if it was interrupted, else see ``outcome``."""
     keep_memory()
     with _interruptible(), threads_of_torch(threads), open(messages, "w", encoding="utf-8") as file:
         channel = Channel(file)
         try:
             tasks = source.tasks(lambda label: SentDisplay(channel, label, seconds=1.0))
-            return make(*next(task for task in tasks if name_of(task[1]) == name))
+            return outcome(*next(task for task in tasks if name_of(task[1]) == name))
         except (Stopped, KeyboardInterrupt):
             return ("stopped",)
         except ValueError as error:
@@ -432,7 +424,7 @@ def _measure(source: PlanSource, messages: str) -> None:
     with _interruptible(), open(messages, "w", encoding="utf-8") as file:
         channel = Channel(file)
         tasks = source.tasks(lambda label: Display())
-        executors.measure(tasks, SentDisplay(channel, "speed").scored)
+        measure_here(tasks, SentDisplay(channel, "speed").scored)
 
 
 @contextlib.contextmanager

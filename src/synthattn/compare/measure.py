@@ -18,6 +18,10 @@ from synthattn.compare.results import Speed
 from synthattn.data.batching import TokenBatches
 from synthattn.models.generation import SynthesizerGenerationMixin
 from synthattn.tasks.inputs import Inputs
+from synthattn.training.model import build, configuration, placed
+from synthattn.training.prepare import Prepared
+from synthattn.training.run import decided_fields
+from synthattn.training.settings import Settings
 
 Batch = Mapping[str, Tensor]
 
@@ -265,3 +269,16 @@ def _device(model: nn.Module) -> torch.device:
 
 def _on(device: torch.device, batch: Batch) -> Batch:
     return {name: tensor.to(device) for name, tensor in batch.items()}
+
+
+def builder(settings: Settings, prepared: Prepared) -> Callable[[], Any]:
+    """Return what builds a new model of these settings."""
+    config = configuration(settings.model, **decided_fields(prepared))
+
+    def new() -> Any:
+        model = placed(build(config, prepared.kind, settings.training.seed))
+        if settings.training.gradient_checkpointing:
+            model.gradient_checkpointing_enable()
+        return model
+
+    return new

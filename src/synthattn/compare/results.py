@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from synthattn.saved_file import read_dataclass, write_text
 
 FILE, VERSION = "results.json", 2
+SPEEDS = ("training_speed", "inference_speed", "generation_speed")
 WIDE = 0.25
 """A speed is uncertain if its quartiles are further apart than this share of it."""
 
