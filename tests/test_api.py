@@ -48,7 +48,7 @@ def result(tmp_path_factory):
 
 def test_a_comparison_answers(result):
     assert "one seed" in result.answer
-    assert [row.attention for row in result.results.variants] == ["vanilla", "random"]
+    assert [row.attention for row in result.results.models] == ["vanilla", "random"]
     assert str(result.folder / "report.html") in repr(result)
     assert "srcdoc=" in result._repr_html_()
 
@@ -71,7 +71,7 @@ def test_a_model_is_loaded_and_answers(result):
 
 def test_scores_of_a_saved_run(result):
     found = synthattn.evaluate(result.folder / "runs" / "random-0")
-    (row,) = [row for row in result.results.variants if row.attention == "random"]
+    (row,) = [row for row in result.results.models if row.attention == "random"]
     assert {name: one["value"] for name, one in found.items()} == {
         name: score.value for name, score in row.scores.items()
     }
@@ -85,7 +85,7 @@ def test_a_model_has_a_card(result):
         "tags": ["synthattn", "synthesizer", "classification"],
         "pipeline_tag": "text-classification",
     }
-    (row,) = [row for row in result.results.variants if row.attention == "random"]
+    (row,) = [row for row in result.results.models if row.attention == "random"]
     assert "# classification with `random` attention" in text
     assert f"| accuracy | {row.scores['accuracy'].value:,.4g} | " in text
     code = text.partition("```python\n")[2].partition("```")[0]
@@ -96,7 +96,7 @@ def test_a_model_has_a_card(result):
 
 
 def test_the_best_run_of_a_comparison_is_used_or_the_one_that_is_named(result, capsys):
-    values = {row.attention: row.scores["accuracy"].value for row in result.results.variants}
+    values = {row.attention: row.scores["accuracy"].value for row in result.results.models}
     best = max(values, key=lambda name: (values[name], name == "random"))
     place, said = choose_run(result.folder)
     assert place == result.folder / "runs" / f"{best}-0"

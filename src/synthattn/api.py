@@ -346,5 +346,5 @@ def _say(text: str, quiet: bool) -> None:
 
 def by_path(settings: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the settings that are given, by their names with a dot."""
-    every = {name.replace("__", ".", 1): value for name, value in settings.items()} | dict(given or {})
-    return {name: value for name, value in every.items() if value is not None}
+    every = [*((name.replace("__", ".", 1), value) for name, value in settings.items()), *(given or {}).items()]
+    return {name: value for name, value in every if value is not None}

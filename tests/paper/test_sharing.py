@@ -20,7 +20,7 @@ class Runs:
 
     def __init__(self, place: Path, log: list[Any] | None = None) -> None:
         self.place, self.made = place, []
-        self.log = self.made if log is None else log
+        self.log = [] if log is None else log
         self.places = SimpleNamespace(run=lambda job: place / job.name)
 
     def done(self, job):

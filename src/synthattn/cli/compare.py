@@ -37,7 +37,7 @@ def show(results: Results, folder: Path, console: Console | None = None) -> None
         _say(console, paragraph, "", "" if n else "bold")
     console.print()
     terminal.show(console, layouts(results))
-    for variant in results.variants:
+    for variant in results.models:
         if said := trouble(variant):
             _say(console, f"{variant.attention}: {said}")
     for paragraph in results.answer[LEAD:]:

@@ -212,22 +212,21 @@ class RayCluster(Executor):
             for started in under_way.values():
                 started.close()
 
-    def measure(
-        self, tasks: Sequence[Task], source: PlanSource, threads: int, progress: Callable[[int, int], None]
-    ) -> None:
+    def measure(self, tasks: Sequence[Task], source: PlanSource, threads: int, display: Display) -> None:
         """Measure all models in one task, on one machine: speeds are ratios to the baseline beside them."""
         left = [task for task in tasks if task[0].unmeasured(task[1])]
-        progress(0, len(left))
+        display.scored(0, len(left))
         if not left:
             return
         self._check(left, threads)
         machines = self.machines
         alone = threads if self._gpus(machines) else max(machine.cpus for machine in machines)
         execution, run = left[0]
-        messages = execution.places.run(run).parent / f"{uuid.uuid4().hex}.messages"
-        started = _Started(left[0], lambda label: _Counted(progress), messages)
+        started = _Started(
+            left[0], lambda label: display, execution.places.run(run).with_name(f"{uuid.uuid4().hex}.messages")
+        )
         try:
-            self._wait(self._task(_measure, alone, source, str(messages)), started.show)
+            self._wait(self._task(_measure, alone, source, str(started.messages)), started.show)
         finally:
             started.close()
 
@@ -262,10 +261,9 @@ class RayCluster(Executor):
         execution, run = task
         folder = execution.places.run(run)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        messages = folder.with_name(f"{folder.name}.messages")
-        messages.unlink(missing_ok=True)
-        reference = self._task(_make, threads, source, threads, name_of(run), str(messages))
-        return reference, _Started(task, execution.display, messages)
+        started = _Started(task, execution.display, folder.with_name(f"{folder.name}.messages"))
+        started.messages.unlink(missing_ok=True)
+        return self._task(_make, threads, source, threads, name_of(run), str(started.messages)), started
 
     def _end(self, schedule: Schedule, task: Task, reference: Any) -> None:
         try:
@@ -308,9 +306,10 @@ class RayCluster(Executor):
             raise ValueError(
                 f"no machine of the cluster has an accelerator to share for --gpus {gpus:g}; give --gpus 0"
             )
-        for places in ([made.places.run(run) for made, run in tasks], [made.places.record(run) for made, run in tasks]):
-            folder = Path(os.path.commonpath([place.parent for place in places])) if places else None
-            if folder is not None and folder not in self._checked:
+        runs, records = [made.places.run(run) for made, run in tasks], [made.places.record(run) for made, run in tasks]
+        for places in filter(None, (runs, records)):
+            folder = Path(os.path.commonpath([place.parent for place in places]))
+            if folder not in self._checked:
                 new = not folder.exists()
                 folder.mkdir(parents=True, exist_ok=True)
                 try:
@@ -348,16 +347,6 @@ class RayCluster(Executor):
         finally:
             for path in (question, *answers):
                 path.unlink(missing_ok=True)
-
-
-@dataclass
-class _Counted(Display):
-    """Tells how many models are measured."""
-
-    progress: Callable[[int, int], None]
-
-    def scored(self, done: int, total: int) -> None:
-        self.progress(done, total)
 
 
 def _visible(path: Path, seconds: float = PATIENCE) -> bool:
@@ -422,9 +411,7 @@ def _measure(source: PlanSource, messages: str) -> None:
     """Measure all models of a plan on this machine."""
     keep_memory()
     with _interruptible(), open(messages, "w", encoding="utf-8") as file:
-        channel = Channel(file)
-        tasks = source.tasks(lambda label: Display())
-        measure_here(tasks, SentDisplay(channel, "speed").scored)
+        measure_here(source.tasks(lambda label: Display()), SentDisplay(Channel(file), "speed"))
 
 
 @contextlib.contextmanager

@@ -80,7 +80,7 @@ def compare(
             made.write()
             raise
         speed = made.display("speed")
-        made.executor.measure(made.tasks, made.source, made.threads, speed.scored)
+        made.executor.measure(made.tasks, made.source, made.threads, speed)
         speed.close()
         return made.write(measured=True)
 

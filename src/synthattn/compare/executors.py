@@ -11,6 +11,7 @@ from synthattn.compare.forecast import Forecast, available_memory, cores, foreca
 from synthattn.compare.schedule import Announce, PlanSource, Schedule, Task, held, make, unfinished
 from synthattn.messages import suggestion
 from synthattn.training.prepare import Prepared
+from synthattn.training.progress import Display
 
 EXECUTORS = ("local", "ray")
 WORTH_PROCESSES = 30.0
@@ -76,11 +77,9 @@ class Executor:
         with threads_of_torch(threads):
             make_here(schedule)
 
-    def measure(
-        self, tasks: Sequence[Task], source: PlanSource, threads: int, progress: Callable[[int, int], None]
-    ) -> None:
+    def measure(self, tasks: Sequence[Task], source: PlanSource, threads: int, display: Display) -> None:
         """Measure the models of a plan that are not measured yet, after all of its runs."""
-        measure_here(tasks, progress)
+        measure_here(tasks, display)
 
 
 def find_executor(name: str = "local", address: str | None = None, gpus: float | None = None) -> Executor:
@@ -115,15 +114,15 @@ def make_here(schedule: Schedule) -> None:
             schedule.ended(task, make(*task))
 
 
-def measure_here(tasks: Sequence[Task], progress: Callable[[int, int], None]) -> None:
+def measure_here(tasks: Sequence[Task], display: Display) -> None:
     """Measure in this process. Speeds come last: beside a training they would be those of half a machine."""
     left = [(execution, run) for execution, run in tasks if execution.unmeasured(run)]
-    progress(0, len(left))
+    display.scored(0, len(left))
     for number, (execution, run) in enumerate(left, 1):
         with held(execution.places.run(run)) as mine:
             if mine:
                 execution.measure(run)
-        progress(number, len(left))
+        display.scored(number, len(left))
 
 
 @contextlib.contextmanager

@@ -276,14 +276,14 @@ class Results:
     note: str = ""
 
     @property
-    def variants(self) -> list[Variant]:
-        """The rows that are models, as a comparison calls them."""
-        return self.models
-
-    @property
     def models(self) -> list[Variant]:
         """The rows that are models."""
         return [row for row in self.rows if row.attention]
+
+    @property
+    def base(self) -> Variant | None:
+        """The model that others are compared with, where it is among them."""
+        return next((row for row in self.models if row.attention == self.baseline), None)
 
     @property
     def floors(self) -> list[Variant]:

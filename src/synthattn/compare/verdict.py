@@ -110,7 +110,7 @@ class _AnswerWriter:
             ends = f"{difference.low:+.3g} to {difference.high:+.3g}"
             shown += f", a difference of {difference.value:+.3g} (95 %: {ends})"
         if self.floor is not None:
-            shown += f"; {self.floor[0]} {_number(self.floor[1])}"
+            shown += f"; without a model ({self.floor[0]}) {_number(self.floor[1])}"
         return f"{shown}. {'Higher' if self.higher else 'Lower'} is better."
 
     def trust(self) -> str:
@@ -121,7 +121,8 @@ class _AnswerWriter:
         elif self.chosen is None and any(self._side(row) == 0 for row in self.judged):
             said.append(self._examples())
         elif not self._clears(self.baseline):
-            said.append(f"{self.results.baseline} itself does not clear the floor, so it may need more training")
+            less = self.floor[0] if self.floor else "a score of zero"
+            said.append(f"{self.results.baseline} itself is not clearly better than {less}; it may need more training")
         judged = {row.attention for row in self.judged}
         moving = [name for name in moving_gaps(self.results) if name in judged]
         if moving:
@@ -141,13 +142,13 @@ class _AnswerWriter:
         unpaired = [row for row in left if self._side(row) is None]
         groups = {
             "Better": self.better,
-            f"As good, at most {100 * MARGIN:g} % worse with 95 % certainty": [
-                row for row in self.as_good if row not in self.better
-            ],
-            "Not shown to be as good, nor to be worse": [row for row in left if self._side(row) in (0, 1)],
+            f"As good, within {100 * MARGIN:g} %": [row for row in self.as_good if row not in self.better],
+            "Undecided, because the test is too small": [row for row in left if self._side(row) in (0, 1)],
             "Worse": [row for row in left if self._side(row) == -1],
             "Not compared, because their seeds differ": unpaired,
-            "Not judged, because neither side clears the floor": [row for row in self.others if row not in self.judged],
+            f"Not judged, because these and {self.results.baseline} have not learned the task": [
+                row for row in self.others if row not in self.judged
+            ],
         }
         return [
             *self._cheapest(),
@@ -162,7 +163,7 @@ class _AnswerWriter:
         for kind in dict.fromkeys(kind for row in self.cheaper for kind in self._savings(row)):
             row = min(self.cheaper, key=lambda row: self._savings(row).get(kind, (1.0, ""))[0])
             first.setdefault(row.attention, []).append(self._savings(row)[kind][1])
-        said = "; ".join(f"{name} {_listed(texts)}" for name, texts in first.items())
+        said = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in first.items())
         return [f"Cheapest of those that are as good or better: {said}."]
 
     # Judgements ----------------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ class _AnswerWriter:
                 factors.append(((one.high - one.low) / 2 / room) ** 2)
         if not factors or min(factors) > MOST:
             return "more seeds or more test examples would tell more"
-        return f"about {_rounded(max(2.0, min(factors)))} times as many test examples would tell, or more seeds"
+        return f"a test with {_rounded(max(2.0, min(factors)))} times as many examples would tell, or more seeds"
 
 
 def _rounded(value: float) -> str:
@@ -263,13 +264,9 @@ def _rounded(value: float) -> str:
 
 def moving_gaps(results: Results) -> list[str]:
     """Return the variants whose gap to the baseline has not settled by the end of training."""
-    base = next((row for row in results.models if row.attention == results.baseline), None)
-    return [row.attention for row in results.models if base is not None and _is_moving(base, row)]
-
-
-def _is_moving(baseline: Variant, row: Variant) -> bool:
-    gaps = curve_gaps(row.validation_curve, baseline.validation_curve)
-    return gaps is not None and is_moving(gaps, baseline.validation_curve[-1][1])
+    base = results.base.validation_curve if results.base is not None else []
+    gaps = {row.attention: curve_gaps(row.validation_curve, base) for row in results.models}
+    return [name for name, found in gaps.items() if found is not None and is_moving(found, base[-1][1])]
 
 
 def clears(score: Score, floor: float | None, higher: bool) -> bool:
@@ -318,7 +315,7 @@ def _without_baseline(results: Results, done: list[Variant]) -> list[str]:
     metric = results.main_metric
     sign = 1 if results.metrics[metric].higher_is_better else -1
     best = max(done, key=lambda row: sign * row.scores[metric].value)
-    asked = next((row for row in results.models if row.attention == results.baseline), None)
+    asked = results.base
     share = _share_of_seeds(asked) if asked is not None and asked.status == "failed" else ""
     why = "is not among what is compared" if asked is None else "was not trained to the end"
     why = f"failed {share}" if share else why
