@@ -300,7 +300,7 @@ def test_mistakes_are_one_line(data, ray, tmp_path, monkeypatch):  # noqa: F811
     ray.offered = [{"CPU": 0.0}]
     assert "none has a processor" in refused(data, place, RayCluster("auto"))
     ray.offered = [{"CPU": 4.0}]
-    assert "no machine of the cluster has an accelerator to share for --gpus 0.5" in refused(
+    assert "no machine of the cluster has an accelerator for --gpus 0.5" in refused(
         data, place, RayCluster("auto", 0.5)
     )
     ray.offered = [{"CPU": 0.0, "GPU": 8.0}, {"CPU": 1.0}]

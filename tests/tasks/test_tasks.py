@@ -245,7 +245,7 @@ SPAN = {"span1_text": "a", "span2_text": "b", "span2_index": 7}
         (
             "cola",
             {"text": "x", "label": 1},
-            "no column 'sentence' for cola, there are text, label; name it: --columns sentence=",
+            "no column 'sentence' for cola, there are text, label; name it: --columns",
         ),
         ("cola", COLA | {"label": "maybe"}, "unknown label 'maybe'; choose from acceptable"),
         ("cola", COLA | {"label": 2}, "unknown label 2"),

@@ -222,11 +222,10 @@ class RayCluster(Executor):
         machines = self.machines
         alone = threads if self._gpus(machines) else max(machine.cpus for machine in machines)
         execution, run = left[0]
-        started = _Started(
-            left[0], lambda label: display, execution.places.run(run).with_name(f"{uuid.uuid4().hex}.messages")
-        )
+        messages = execution.places.run(run).with_name(f"{uuid.uuid4().hex}.messages")
+        started = _Started(left[0], lambda label: display, messages)
         try:
-            self._wait(self._task(_measure, alone, source, str(started.messages)), started.show)
+            self._wait(self._task(_measure, alone, source, str(messages)), started.show)
         finally:
             started.close()
 
@@ -303,9 +302,7 @@ class RayCluster(Executor):
             )
         gpus = self._gpus(machines)
         if gpus and not any(machine.gpus >= gpus for machine in machines):
-            raise ValueError(
-                f"no machine of the cluster has an accelerator to share for --gpus {gpus:g}; give --gpus 0"
-            )
+            raise ValueError(f"no machine of the cluster has an accelerator for --gpus {gpus:g}; give --gpus 0")
         runs, records = [made.places.run(run) for made, run in tasks], [made.places.record(run) for made, run in tasks]
         for places in filter(None, (runs, records)):
             folder = Path(os.path.commonpath([place.parent for place in places]))

@@ -106,7 +106,9 @@ class _AnswerWriter:
         row = self.chosen or best
         difference = row.scores[self.metric].difference
         shown += f"; {row.attention} {_number(self._value(row))}"
-        if difference is not None:
+        if difference is not None and not any((difference.value, difference.low, difference.high)):
+            shown += ", no difference"
+        elif difference is not None:
             ends = f"{difference.low:+.3g} to {difference.high:+.3g}"
             shown += f", a difference of {difference.value:+.3g} (95 %: {ends})"
         if self.floor is not None:
@@ -266,7 +268,8 @@ def moving_gaps(results: Results) -> list[str]:
     """Return the variants whose gap to the baseline has not settled by the end of training."""
     base = results.base.validation_curve if results.base is not None else []
     gaps = {row.attention: curve_gaps(row.validation_curve, base) for row in results.models}
-    return [name for name, found in gaps.items() if found is not None and is_moving(found, base[-1][1])]
+    moving = [name for name, found in gaps.items() if found is not None and is_moving(found, base[-1][1])]
+    return [name for name in moving if max(map(abs, gaps[name] or ())) >= UNSEEN]
 
 
 def clears(score: Score, floor: float | None, higher: bool) -> bool:
@@ -284,6 +287,8 @@ def clears(score: Score, floor: float | None, higher: bool) -> bool:
     return sign * surely > sign * floor
 
 
+UNSEEN = 0.001
+"""Gaps of losses below this one say nothing, however small the losses are."""
 SHARES = (0.5, 0.75, 1.0)
 """Shares of training at which the gap of two systems is looked at."""
 NOTHING = 0.002
