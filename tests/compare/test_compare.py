@@ -13,13 +13,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from synthattn.bench.two_models import measure
 from synthattn.cli import command
 from synthattn.cli import compare as verb
 from synthattn.compare import execution, statistics
 from synthattn.compare import results as report
 from synthattn.compare.compare import compare
 from synthattn.compare.comparison import CONTROL, Comparison, load_comparison
-from synthattn.compare.measure import measure
 from synthattn.compare.plan import slug
 from synthattn.data.tokenizers import load_tokenizer
 from synthattn.synthesizers import FAMILY

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import typer
 
+from synthattn.bench.two_models import measure
 from synthattn.cli.app import app, main
 from synthattn.compare import execution
-from synthattn.compare.measure import measure
 from synthattn.training import gather as defaults
 from synthattn.training.settings import Settings
 

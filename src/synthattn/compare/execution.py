@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from synthattn.bench.two_models import heaviest, measure, training_memory, typical
 from synthattn.compare import records
-from synthattn.compare.measure import builder, heaviest, measure, training_memory, typical
-from synthattn.compare.pictures import pictures
 from synthattn.compare.plan import Places, PlannedRun, Study, StudyPart, StudyRow
 from synthattn.compare.records import StudyRecord
 from synthattn.compare.results import SPEEDS
@@ -24,8 +23,9 @@ from synthattn.metrics.corpus_vectors import corpus_vectors, save_vectors
 from synthattn.models.describe import describe
 from synthattn.tasks.encoding import examples
 from synthattn.training import record
+from synthattn.training.attention_weights import pictures
 from synthattn.training.floors import floors
-from synthattn.training.model import MODEL_OF, configuration, load, matched_control
+from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
 from synthattn.training.prepare import Prepared, check_same_data, open_parts
 from synthattn.training.progress import Display
 from synthattn.training.run import MODEL, Stopped, decided_fields, prepare_data, train
@@ -335,21 +335,21 @@ class Execution:
         if figures["cache"]:
             found.cache_bytes_per_token = figures["cache"]["bytes_per_token"]
         batches = typical(prepared.train, settings.training.batch_tokens)
-        build = builder(settings, prepared)
+        new = builder(settings, prepared)
         if part.looks:
             batch = {name: value[:8] for name, value in batches[0].items()}
             found.heads, found.after, found.mixture = pictures(load(self.model(run)), batch)
             if part.looks == "histograms":
-                found.before, found.heads, found.mixture = pictures(build(), batch)[1], [], []
+                found.before, found.heads, found.mixture = pictures(new(), batch)[1], [], []
         if part.speed_rounds and run.row != part.baseline:
             baseline = dataclasses.replace(settings, model=with_row(part.settings.model, part.baseline))
-            measured = measure(build, builder(baseline, prepared), batches, part.speed_rounds)
+            measured = measure(new, builder(baseline, prepared), batches, part.speed_rounds)
             found.speeds = {name: [one.value, one.low, one.high, one.rounds] for name, one in measured.speeds.items()}
             found.training_memory = measured.training_memory
         elif part.speed_rounds:
             writes = prepared.kind != "classification"
             found.speeds = {name: [1.0, 1.0, 1.0] for name in SPEEDS[: 3 if writes else 2]}
-            found.training_memory = training_memory(build, heaviest(batches))
+            found.training_memory = training_memory(new, heaviest(batches))
 
 
 def chosen_rate(tried: Sequence[StudyRecord]) -> float | None:
@@ -380,3 +380,16 @@ def described(model: ModelSettings, prepared: Prepared) -> dict[str, Any]:
 def processes() -> int:
     """Return how many processes torchrun has started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def builder(settings: Settings, prepared: Prepared) -> Callable[[], Any]:
+    """Return what builds a new model of these settings."""
+    config = configuration(settings.model, **decided_fields(prepared))
+
+    def new() -> Any:
+        model = placed(build(config, prepared.kind, settings.training.seed))
+        if settings.training.gradient_checkpointing:
+            model.gradient_checkpointing_enable()
+        return model
+
+    return new

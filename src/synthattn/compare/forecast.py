@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from synthattn.bench.timing import undisturbed
-from synthattn.compare.execution import Execution
-from synthattn.compare.measure import (
-    builder,
+from synthattn.bench.two_models import (
     generation_step,
     heaviest,
     inference_step,
@@ -22,6 +20,7 @@ from synthattn.compare.measure import (
     training_step,
     typical,
 )
+from synthattn.compare.execution import Execution, builder
 from synthattn.compare.plan import PlannedRun, StudyPart
 from synthattn.models.size import memory_limit
 from synthattn.render.numbers import duration

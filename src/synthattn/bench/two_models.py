@@ -1,4 +1,4 @@
-"""What a variant costs, beside a baseline on the same machine at the same time."""
+"""Speed and memory of a model on given batches, beside another model in the same process."""
 
 import gc
 import statistics
@@ -13,15 +13,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from synthattn.bench.timing import quartiles, undisturbed
-from synthattn.compare.results import Speed
+from synthattn.bench.timing import Speed, quartiles, undisturbed
 from synthattn.data.batching import TokenBatches
 from synthattn.models.generation import SynthesizerGenerationMixin
 from synthattn.tasks.inputs import Inputs
-from synthattn.training.model import build, configuration, placed
-from synthattn.training.prepare import Prepared
-from synthattn.training.run import decided_fields
-from synthattn.training.settings import Settings
 
 Batch = Mapping[str, Tensor]
 
@@ -269,16 +264,3 @@ def _device(model: nn.Module) -> torch.device:
 
 def _on(device: torch.device, batch: Batch) -> Batch:
     return {name: tensor.to(device) for name, tensor in batch.items()}
-
-
-def builder(settings: Settings, prepared: Prepared) -> Callable[[], Any]:
-    """Return what builds a new model of these settings."""
-    config = configuration(settings.model, **decided_fields(prepared))
-
-    def new() -> Any:
-        model = placed(build(config, prepared.kind, settings.training.seed))
-        if settings.training.gradient_checkpointing:
-            model.gradient_checkpointing_enable()
-        return model
-
-    return new
