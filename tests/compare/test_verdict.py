@@ -167,7 +167,7 @@ def test_models_below_the_floor_are_as_good_as_each_other():
     found = answer(results(*rows))
     assert found[0] == "No answer yet: the models have not learned the task."
     assert "without a model (source copied) 41.00" in found[1]
-    assert found[2] == "How far to trust this: 3 seeds; train for longer, or with another learning rate."
+    assert found[2] == "To get an answer: train for longer, or with another learning rate."
     assert found[3:] == ["Not judged, because these and vanilla have not learned the task: dense (40.10)."]
     # A floor below both changes nothing.
     assert answer(results(*rows[:2], floor(39.0)))[0] == answer(results(*rows[:2]))[0]
@@ -231,7 +231,7 @@ def test_a_test_that_is_too_small_says_by_how_much():
     unsure = variant("dense", 40.0, 0.7, -3.2, 3.2)
     found = answer(results(VANILLA, unsure))
     assert found[0].startswith("No answer yet: the test is too small to tell")
-    assert "a test with 16 times as many examples would tell, or more seeds" in found[2]
+    assert "To get an answer: a test with 16 times as many examples, or more seeds." in found[2]
 
 
 # Trend and speed --------------------------------------------------------------------------------------------------
@@ -258,9 +258,9 @@ def test_a_gap_that_still_moves_is_said(ours, moving):
 
 def test_an_uncertain_speed_is_said():
     wide = variant("random", 40.0, 0.7, training_speed=2.0, spread={"training_speed": [1.5, 2.4]})
-    assert "the training speed is uncertain (1.50 to 2.40 times the baseline's)" in answer(results(VANILLA, wide))[2]
+    assert "the training speed is uncertain (1.50 to 2.40 times vanilla's)" in answer(results(VANILLA, wide))[2]
     wide.rounds = {"training_speed": 21}
-    assert "1.50 to 2.40 times the baseline's in 21 rounds" in answer(results(VANILLA, wide))[2]
+    assert "1.50 to 2.40 times vanilla's in 21 rounds" in answer(results(VANILLA, wide))[2]
 
 
 # Evidence and groups ----------------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ class _AnswerWriter:
             self.chosen = max(self.cheaper, key=self._worth)
         else:
             self.chosen = max(self.as_good, key=lambda row: self._sign(self._value(row)), default=None)
+        self.undecided = self.chosen is None and any(self._side(row) != -1 for row in self.judged)
 
     # The three first paragraphs ------------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class _AnswerWriter:
             return "No answer yet: the models have not learned the task."
         kept = "dot-product attention" if base == "vanilla" else base
         if chosen is None:
-            if any(self._side(row) != -1 for row in self.judged):
+            if self.undecided:
                 return f"No answer yet: the test is too small to tell whether another attention is as good as {base}."
             nearest = max(self.judged, key=lambda row: self._sign(self._value(row)))
             far = abs(self._value(nearest) - self._value(self.baseline)) > self._margin()
@@ -116,24 +117,21 @@ class _AnswerWriter:
         return f"{shown}. {'Higher' if self.higher else 'Lower'} is better."
 
     def trust(self) -> str:
+        """Return how far to trust the answer, or what would give one."""
+        base, names = self.results.baseline, {row.attention for row in self.judged}
+        moving = [name for name in moving_gaps(self.results) if name in names]
+        said = [f"the gap to {base} is still moving for {_listed(moving)}; train for longer"] if moving else []
+        if not self.judged or self.undecided:
+            return f"To get an answer: {'; '.join([self._examples() if self.judged else self._budget(), *said])}."
         seeds = len(self.baseline.scores[self.metric].by_seed)
-        said = ["one seed; another one may change the order (--seeds 3)" if self.one_seed else f"{seeds} seeds"]
-        if not self.judged:
-            said.append(self._budget())
-        elif self.chosen is None and any(self._side(row) == 0 for row in self.judged):
-            said.append(self._examples())
-        elif not self._clears(self.baseline):
+        if not self._clears(self.baseline):
             less = self.floor[0] if self.floor else "a score of zero"
-            said.append(f"{self.results.baseline} itself is not clearly better than {less}; it may need more training")
-        judged = {row.attention for row in self.judged}
-        moving = [name for name in moving_gaps(self.results) if name in judged]
-        if moving:
-            said.append(f"the gap to {self.results.baseline} is still moving for {_listed(moving)}; train for longer")
+            said.insert(0, f"{base} itself is not clearly better than {less}; it may need more training")
+        said.insert(0, "one seed; another one may change the order (--seeds 3)" if self.one_seed else f"{seeds} seeds")
         speed = self.chosen.speed if self.chosen is not None else None
         if speed is not None and speed.uncertain:
             rounds = f" in {speed.rounds} rounds" if speed.rounds else ""
-            span = f"{speed.low:.2f} to {speed.high:.2f} times the baseline's{rounds}"
-            said.append(f"the training speed is uncertain ({span})")
+            said.append(f"the training speed is uncertain ({speed.low:.2f} to {speed.high:.2f} times {base}'s{rounds})")
         return f"How far to trust this: {'; '.join(said)}."
 
     # Details -------------------------------------------------------------------------------------------------
@@ -253,9 +251,10 @@ class _AnswerWriter:
             room = self._margin() + self._sign(one.value) if one is not None else 0.0
             if one is not None and room > 0:
                 factors.append(((one.high - one.low) / 2 / room) ** 2)
+        more = " (--seeds 3)" if self.one_seed else ""
         if not factors or min(factors) > MOST:
-            return "more seeds or more test examples would tell more"
-        return f"a test with {_rounded(max(2.0, min(factors)))} times as many examples would tell, or more seeds"
+            return f"many more test examples, or more seeds{more}"
+        return f"a test with {_rounded(max(2.0, min(factors)))} times as many examples, or more seeds{more}"
 
 
 def _rounded(value: float) -> str:

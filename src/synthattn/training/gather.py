@@ -22,7 +22,8 @@ DATA = {
 DEMO = {
     "model.preset": "demo",
     "data.vocab_size": 2000,
-    "training.steps": 360,
+    "training.steps": 330,
+    "training.evaluate_tokens": 16_384,
     "training.batch_tokens": 2048,
     "training.warmup": 100,
     "training.learning_rate": 3e-3,
