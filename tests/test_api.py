@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import synthattn
+from synthattn import api
 from synthattn.compare.comparison import choose_run, with_chosen_start
 from synthattn.training.progress import Display
 from synthattn.training.settings import from_dict
@@ -167,6 +168,30 @@ def test_a_mistake_is_a_value_error(tmp_path):
         synthattn.compare("classificaton", RECORDS, output=tmp_path / "new")  # pyright: ignore[reportCallIssue]
     with pytest.raises(ValueError, match="--budget takes a time"):
         synthattn.compare("classification", RECORDS, budget="soon")  # pyright: ignore[reportCallIssue]
+
+
+def test_ctrl_c_says_how_to_go_on_if_there_is_something_to_go_on_with(tmp_path, monkeypatch):
+    def stop(comparison: Any, folder: Path, *rest: Any) -> None:
+        if folder.name == "begun":
+            comparison.save(folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "run_comparison", stop)
+    for name in ("new", "begun"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(api.Interrupted, match=r"^stopped$"):
+        api.compare("classification", RECORDS, output=tmp_path / "new", progress=False)
+    again = f"Go on with: synthattn.compare(resume={str(tmp_path / 'begun')!r})"
+    with pytest.raises(KeyboardInterrupt, match=re.escape(again)):
+        api.compare("classification", RECORDS, output=tmp_path / "begun", progress=False)
+
+
+def test_a_resumed_comparison_takes_no_other_settings(tmp_path):
+    for other in ({"task": "classification"}, {"seeds": 2}, {"training__steps": 5}, {"control": True}):
+        with pytest.raises(ValueError, match="--resume takes all settings from"):
+            api.compare(resume=tmp_path, **other)
+    with pytest.raises(ValueError, match="--budget chooses the number of steps; leave --steps out"):
+        api.compare("classification", RECORDS, budget="1h", training__steps=5)
 
 
 def test_displays_end_with_the_comparison():

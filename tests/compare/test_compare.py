@@ -18,9 +18,10 @@ from synthattn.cli import command
 from synthattn.cli import compare as verb
 from synthattn.compare import execution, statistics
 from synthattn.compare import results as report
-from synthattn.compare.compare import compare
+from synthattn.compare.compare import compare, hardware_of
 from synthattn.compare.comparison import CONTROL, Comparison, load_comparison
 from synthattn.compare.plan import slug
+from synthattn.compare.records import StudyRecord
 from synthattn.data.tokenizers import load_tokenizer
 from synthattn.synthesizers import FAMILY
 from synthattn.tasks import find_task
@@ -450,6 +451,16 @@ def test_folders(data, tmp_path):
     (tmp_path / "compare.yaml").write_text("attention: [random]\n")
     with pytest.raises(ValueError, match=r"compare\.yaml is damaged"):
         load_comparison(tmp_path)
+
+
+def test_the_hardware_is_that_of_the_runs():
+    """On a cluster, that of this process would be the wrong one."""
+    records = [
+        StudyRecord("", "", "", "vanilla", n, "", record.RunRecord(hardware={"processor": name, "cores": "8"}))
+        for n, name in enumerate(("EPYC", "Xeon", "EPYC"))
+    ]
+    assert hardware_of(records) == {"processor": "EPYC and Xeon", "cores": "8"}
+    assert hardware_of([]) == {}
 
 
 def test_specs_between_commas():

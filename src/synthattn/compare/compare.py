@@ -225,7 +225,7 @@ class _Comparing:
         results = dataclasses.replace(self.known, rows=[], metrics={}, samples=[], notes=list(self.known.notes))
         found = [entry for execution, run in self.tasks if (entry := execution.load(run)) is not None]
         results.notes += [entry.trouble for entry in found if entry.trouble]
-        results.hardware = _hardware(found) or results.hardware
+        results.hardware = hardware_of(found) or results.hardware
         runs = collect.by_row(found)
         metrics = metrics_of(self.prepared.parts, self.comparison.settings.evaluation)
         scoring = collect.Scoring(metrics, self.draw, collect.all_seeds, self.draws, FEW_DRAWS)
@@ -322,7 +322,7 @@ def _floor_row(name: str, found: Evaluation) -> Variant:
     )
 
 
-def _hardware(found: Sequence[StudyRecord]) -> dict[str, str]:
+def hardware_of(found: Sequence[StudyRecord]) -> dict[str, str]:
     """Return the hardware that made the runs, which on a cluster is not that of this process."""
     values: dict[str, dict[str, None]] = {}
     for entry in found:
