@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 import synthattn
-from synthattn.compare.choose import choose_run, with_chosen_start
+from synthattn import api
+from synthattn.compare.comparison import choose_run, with_chosen_start
 from synthattn.training.progress import Display
 from synthattn.training.settings import from_dict
 
@@ -48,7 +49,7 @@ def result(tmp_path_factory):
 
 def test_a_comparison_answers(result):
     assert "one seed" in result.answer
-    assert [row.attention for row in result.results.variants] == ["vanilla", "random"]
+    assert [row.attention for row in result.results.models] == ["vanilla", "random"]
     assert str(result.folder / "report.html") in repr(result)
     assert "srcdoc=" in result._repr_html_()
 
@@ -71,7 +72,7 @@ def test_a_model_is_loaded_and_answers(result):
 
 def test_scores_of_a_saved_run(result):
     found = synthattn.evaluate(result.folder / "runs" / "random-0")
-    (row,) = [row for row in result.results.variants if row.attention == "random"]
+    (row,) = [row for row in result.results.models if row.attention == "random"]
     assert {name: one["value"] for name, one in found.items()} == {
         name: score.value for name, score in row.scores.items()
     }
@@ -85,7 +86,7 @@ def test_a_model_has_a_card(result):
         "tags": ["synthattn", "synthesizer", "classification"],
         "pipeline_tag": "text-classification",
     }
-    (row,) = [row for row in result.results.variants if row.attention == "random"]
+    (row,) = [row for row in result.results.models if row.attention == "random"]
     assert "# classification with `random` attention" in text
     assert f"| accuracy | {row.scores['accuracy'].value:,.4g} | " in text
     code = text.partition("```python\n")[2].partition("```")[0]
@@ -96,7 +97,7 @@ def test_a_model_has_a_card(result):
 
 
 def test_the_best_run_of_a_comparison_is_used_or_the_one_that_is_named(result, capsys):
-    values = {row.attention: row.scores["accuracy"].value for row in result.results.variants}
+    values = {row.attention: row.scores["accuracy"].value for row in result.results.models}
     best = max(values, key=lambda name: (values[name], name == "random"))
     place, said = choose_run(result.folder)
     assert place == result.folder / "runs" / f"{best}-0"
@@ -167,6 +168,30 @@ def test_a_mistake_is_a_value_error(tmp_path):
         synthattn.compare("classificaton", RECORDS, output=tmp_path / "new")  # pyright: ignore[reportCallIssue]
     with pytest.raises(ValueError, match="--budget takes a time"):
         synthattn.compare("classification", RECORDS, budget="soon")  # pyright: ignore[reportCallIssue]
+
+
+def test_ctrl_c_says_how_to_go_on_if_there_is_something_to_go_on_with(tmp_path, monkeypatch):
+    def stop(comparison: Any, folder: Path, *rest: Any) -> None:
+        if folder.name == "begun":
+            comparison.save(folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "run_comparison", stop)
+    for name in ("new", "begun"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(api.Interrupted, match=r"^stopped$"):
+        api.compare("classification", RECORDS, output=tmp_path / "new", progress=False)
+    again = f"Go on with: synthattn.compare(resume={str(tmp_path / 'begun')!r})"
+    with pytest.raises(KeyboardInterrupt, match=re.escape(again)):
+        api.compare("classification", RECORDS, output=tmp_path / "begun", progress=False)
+
+
+def test_a_resumed_comparison_takes_no_other_settings(tmp_path):
+    for other in ({"task": "classification"}, {"seeds": 2}, {"training__steps": 5}, {"control": True}):
+        with pytest.raises(ValueError, match="--resume takes all settings from"):
+            api.compare(resume=tmp_path, **other)
+    with pytest.raises(ValueError, match="--budget chooses the number of steps; leave --steps out"):
+        api.compare("classification", RECORDS, budget="1h", training__steps=5)
 
 
 def test_displays_end_with_the_comparison():

@@ -22,8 +22,8 @@ from synthattn.cli import reproduce
 from synthattn.compare.cluster import RayCluster
 from synthattn.compare.compare import compare
 from synthattn.compare.comparison import Comparison
+from synthattn.compare.executors import Executor
 from synthattn.compare.records import load as load_record
-from synthattn.compare.schedule import Executor
 from synthattn.training import checkpoints, record
 from synthattn.training.progress import Display
 from synthattn.training.settings import from_dict

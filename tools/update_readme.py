@@ -33,7 +33,7 @@ def part(results: Results) -> str:
     heads = [column.head.lower() + (f" ({column.unit})" if column.unit == "MB" else "") for column in shown.columns]
     rows = [
         [f"`{variant.attention}`", *(f"{plain(c.cells[n].text)} {c.cells[n].mark}".strip() for c in shown.columns)]
-        for n, variant in enumerate(results.variants)
+        for n, variant in enumerate(results.models)
     ]
     lines = grid(["attention", *heads], rows)
     said = [f"> {paragraph}" for paragraph in results.answer[:LEAD]]
@@ -45,7 +45,7 @@ def slim(results: Results) -> Results:
     """Return results without the fields that the README does not show."""
     variants = [
         dataclasses.replace(variant, heads=[], histograms=[], loss_curve=[], validation_curve=[], samples=[])
-        for variant in results.variants
+        for variant in results.models
     ]
     # Records from before may have the paper's numbers beside other data.
     return dataclasses.replace(results, rows=variants, samples=[], published=published(results.task, results.data))

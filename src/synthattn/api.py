@@ -1,5 +1,6 @@
 """The verbs of the command as functions: ``compare``, ``train``, ``evaluate``, ``generate`` and ``export``."""
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthattn.compare.choose import choose_run, with_chosen_start
-from synthattn.compare.cluster import find_executor
 from synthattn.compare.compare import compare as run_comparison
 from synthattn.compare.comparison import FILE as COMPARISON
-from synthattn.compare.comparison import Comparison, load_comparison
+from synthattn.compare.comparison import Comparison, choose_run, load_comparison, with_chosen_start
+from synthattn.compare.executors import find_executor
 from synthattn.compare.forecast import seconds_of
 from synthattn.compare.plan import slug
 from synthattn.compare.results import FILE as RESULTS
@@ -21,21 +21,40 @@ from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import LEAD
 from synthattn.data.in_memory import as_source
 from synthattn.messages import printable, suggestion
+from synthattn.paper.published import published
 from synthattn.synthesizers import FAMILY
 from synthattn.training.answering import Answerer
 from synthattn.training.export import Exported
 from synthattn.training.export import export as export_model
-from synthattn.training.gather import DEMO, gather, new_folder
+from synthattn.training.gather import DEMO, DEMO_SEEDS, gather, new_folder
 from synthattn.training.memory import keep_memory
 from synthattn.training.model import load, load_tokenizer_of
-from synthattn.training.progress import display, displays
-from synthattn.training.record import MODEL, final_model, saved_settings
+from synthattn.training.progress import Display, display, displays
+from synthattn.training.record import MODEL, SETTINGS, RunRecord, final_model, saved_settings
+from synthattn.training.run import Stopped
 from synthattn.training.run import train as run_training
 from synthattn.training.scoring import score_saved
 from synthattn.training.settings import EvaluationSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised after Ctrl-C, when all that was done is saved.
+
+    Args:
+        verb: ``compare`` or ``train``.
+        folder: the folder of the results.
+        begun: there is something to go on with.
+        said: more about where it stopped.
+    """
+
+    def __init__(self, verb: str, folder: Path, begun: bool, said: str = "") -> None:
+        self.verb, self.folder, self.begun = verb, folder, begun
+        self.said = said or (f"stopped; all that was done is in {folder}" if begun else "stopped")
+        again = f". Go on with: synthattn.{verb}(resume={str(folder)!r})" if begun else ""
+        super().__init__(f"{self.said}{again}")
 
 
 @dataclass(frozen=True)
@@ -101,11 +120,16 @@ class TrainedRun:
 
     Args:
         folder: the folder of the run.
-        scores: value, interval and definition of each metric.
+        record: everything that is known about the run.
     """
 
     folder: Path
-    scores: Mapping[str, Mapping[str, Any]]
+    record: RunRecord
+
+    @property
+    def scores(self) -> Mapping[str, Mapping[str, Any]]:
+        """Value, interval and definition of each metric."""
+        return self.record.scores
 
     def load(self) -> "PreTrainedModel":
         """Load the trained model."""
@@ -121,7 +145,7 @@ def compare(
     data: Any = None,
     attention: Sequence[str] | None = None,
     *,
-    seeds: int = 1,
+    seeds: int | None = None,
     budget: str | None = None,
     jobs: int | None = None,
     threads: int | None = None,
@@ -132,6 +156,9 @@ def compare(
     output: str | Path | None = None,
     resume: str | Path | None = None,
     progress: bool = True,
+    config: Path | None = None,
+    overrides: Sequence[str] = (),
+    command: str = "synthattn.compare",
     **settings: Any,
 ) -> ComparisonResult:
     """Train the same model with each kind of attention, score all of them, and measure their speed.
@@ -141,14 +168,21 @@ def compare(
         data: a path, ``hub:NAME`` or ``builtin:NAME``; or records in memory: a list of dicts, a pandas or polars frame,
             a ``datasets.Dataset``, or a dict of these by split.
         attention: the variants; by default those of the paper.
-        seeds: runs per variant. With one, the answer is a hint.
+        seeds: runs per variant. With one, the answer is a hint. By default one, and two where neither data nor the
+            size of the model is chosen.
         budget: time for everything, such as ``"30min"``; it decides the number of steps.
         jobs: runs at the same time; by default as many as cores and memory allow.
         threads: threads of each run.
         control: add a vanilla model with as many parameters as the largest variant.
+        executor: ``"local"``, or ``"ray"`` for a cluster that is running.
+        address: the cluster: ``"auto"`` or ``"HOST:PORT"``.
+        gpus: part of an accelerator for each run on a cluster.
         output: the folder for all results; by default a new one in ``runs``.
         resume: the folder of a comparison that was stopped. All else is taken from there.
         progress: show progress.
+        config: a YAML file of settings.
+        overrides: settings as ``NAME=VALUE``, which win over all others.
+        command: shown by the report.
         **settings: any setting, with two underscores for the dot: ``training__steps=500``, ``model__preset="demo"``,
             ``data__columns="text=review"``.
 
@@ -156,27 +190,30 @@ def compare(
         The answer, the table, the report and the models.
     """
     seconds, made_by = None if budget is None else seconds_of(budget), find_executor(executor, address, gpus)
+    source = None if data is None else as_source(data)
+    options = by_path(settings, {"data.task": task, "data.source": source})
     if resume is not None:
+        others = (attention, seeds, threads, budget, output)
+        _only_resume(resume, [*options.values(), *others, *overrides], config, control)
         comparison, folder = load_comparison(Path(resume)), Path(resume)
     else:
-        bare = data is None and "model__preset" not in settings
-        options = _options(settings, {"data.task": task, "data.source": None if data is None else as_source(data)})
-        chosen = gather(None, options, [], DEMO if bare else None)
-        comparison = Comparison(chosen, FAMILY if attention is None else tuple(attention), seeds, control, threads)
+        said = {*options, *(text.partition("=")[0].strip() for text in overrides)}
+        bare = config is None and not said & {"data.source", "model.preset"}
+        chosen = gather(config, options, overrides, DEMO if bare else None)
+        ends = [f"--{end}" for end in ("steps", "tokens", "minutes") if f"training.{end}" in options]
+        if budget is not None and ends:
+            raise ValueError(f"--budget chooses the number of steps; leave {' and '.join(ends)} out")
+        usual = DEMO_SEEDS if bare else 1
+        specs = FAMILY if attention is None else tuple(attention)
+        comparison = Comparison(chosen, specs, usual if seeds is None else seeds, control, threads)
         folder = Path(output) if output is not None else new_folder("compare", chosen.data.task)
     keep_memory()
     shown, close = displays(not progress)
+    beside = published(comparison.settings.data.task, comparison.settings.data.source)
     try:
-        found = run_comparison(
-            comparison,
-            folder,
-            shown,
-            command="synthattn.compare",
-            resume=resume is not None,
-            jobs=jobs,
-            budget=seconds,
-            executor=made_by,
-        )
+        found = run_comparison(comparison, folder, shown, command, resume is not None, beside, jobs, seconds, made_by)
+    except (Stopped, KeyboardInterrupt) as stopped:
+        raise Interrupted("compare", folder, (folder / COMPARISON).is_file()) from stopped
     finally:
         close()
     return ComparisonResult(folder, found)
@@ -198,6 +235,9 @@ def train(
     output: str | Path | None = None,
     resume: str | Path | None = None,
     progress: bool = True,
+    config: Path | None = None,
+    overrides: Sequence[str] = (),
+    command: str = "synthattn.train",
     **settings: Any,
 ) -> TrainedRun:
     """Train and score one model.
@@ -208,21 +248,36 @@ def train(
         attention: of all layers, such as ``"random+vanilla"``.
         output: the folder of the run; by default a new one in ``runs``.
         resume: the folder of a run that was stopped. All else is taken from there.
-        progress: show progress.
-        **settings: any setting, as in :func:`compare`.
+        progress, config, overrides, **settings: as in :func:`compare`.
+        command: for the record of the run.
     """
+    source = None if data is None else as_source(data)
+    options = by_path(settings, {"data.task": task, "data.source": source, "model.attention": attention})
     if resume is not None:
+        _only_resume(resume, [*options.values(), output, *overrides], config)
         chosen, folder = saved_settings(Path(resume)), Path(resume)
     else:
-        source = None if data is None else as_source(data)
-        given = {"data.task": task, "data.source": source, "model.attention": attention}
-        chosen, said = with_chosen_start(gather(None, _options(settings, given), []))
-        _say(said)
+        chosen, said = with_chosen_start(gather(config, options, overrides))
+        _say(said, not progress)
+        if output is None and "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ValueError("with several processes, say where the run goes: --output FOLDER")
         folder = Path(output) if output is not None else new_folder("train", chosen.data.task)
     keep_memory()
-    shown = display(folder.name, not progress)
-    found = run_training(chosen, folder, shown, "synthattn.train", resume=resume is not None)
-    return TrainedRun(folder, found.scores)
+    # Of the processes that torchrun has started, the first one speaks.
+    shown = display(folder.name, not progress) if int(os.environ.get("RANK", "0")) == 0 else Display()
+    try:
+        found = run_training(chosen, folder, shown, command, resume=resume is not None)
+    except (Stopped, KeyboardInterrupt) as stopped:
+        raise Interrupted("train", folder, (folder / SETTINGS).is_file(), str(stopped)) from stopped
+    return TrainedRun(folder, found)
+
+
+def _only_resume(resume: str | Path, others: Sequence[Any], config: Path | None, control: bool = False) -> None:
+    if config is not None or control or any(value is not None for value in others):
+        raise ValueError(
+            f"--resume takes all settings from {resume}; leave the other options out, but for --jobs and those of "
+            "--executor"
+        )
 
 
 def evaluate(
@@ -236,8 +291,8 @@ def evaluate(
         run: the run of a comparison, such as ``"random-0"``; by default the best one.
         **settings: settings of the data and the evaluation, such as ``evaluation__beams=4`` and ``data__task``.
     """
-    options = _options(settings, {"data.source": None if data is None else as_source(data)})
-    return score_saved(_chosen(model, run), options, None, quiet=True)[0]
+    options = by_path(settings, {"data.source": None if data is None else as_source(data)})
+    return score_saved(chosen(model, run), options, None, quiet=True)[0]
 
 
 def generate(
@@ -259,7 +314,7 @@ def generate(
         temperature: of sampling, for models that continue a text; 0 takes the most likely token.
         batch: number of texts that are answered together.
     """
-    yield from Answerer(_chosen(model, run), EvaluationSettings(beams=beams), temperature).answers(texts, batch)
+    yield from Answerer(chosen(model, run), EvaluationSettings(beams=beams), temperature).answers(texts, batch)
 
 
 def export(
@@ -273,19 +328,23 @@ def export(
         output: the file; by default ``model.pt2`` or ``model.onnx`` in the folder.
         run: the run of a comparison, such as ``"random-0"``; by default the best one.
     """
-    return export_model(_chosen(model, run), form, None if output is None else Path(output))
+    return export_model(chosen(model, run), form, None if output is None else Path(output))
 
 
-def _chosen(model: str | Path, run: str | None) -> Path:
+def chosen(model: str | Path, run: str | None = None, quiet: bool = False) -> Path:
+    """Return the folder of a run of a comparison, and say which; any other path is returned as it is."""
     place, said = choose_run(Path(model), run)
-    _say(said)
+    _say(said, quiet)
     return place
 
 
-def _say(text: str) -> None:
-    if text:
-        print(f"synthattn: {printable(text)}", file=sys.stderr)
+def _say(text: str, quiet: bool) -> None:
+    """Print a line about a choice, if there is one, where it does not mix with answers."""
+    if text and not quiet:
+        print(f"synthattn: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def _options(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("__", ".", 1): value for name, value in settings.items()} | dict(given)
+def by_path(settings: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the settings that are given, by their names with a dot."""
+    every = [*((name.replace("__", ".", 1), value) for name, value in settings.items()), *(given or {}).items()]
+    return {name: value for name, value in every if value is not None}

@@ -13,11 +13,11 @@ from test_compare import data, tiny  # noqa: F401 (a fixture)
 from test_workers import FUSED_KEYS, scores, weights
 
 from synthattn.compare import cluster
-from synthattn.compare.cluster import RayCluster, find_executor
+from synthattn.compare.cluster import RayCluster
 from synthattn.compare.compare import compare
 from synthattn.compare.comparison import Comparison
+from synthattn.compare.executors import Executor, find_executor
 from synthattn.compare.forecast import Forecast
-from synthattn.compare.local import Local
 from synthattn.compare.plan import plan
 from synthattn.compare.records import load as load_record
 from synthattn.engine import thresholds
@@ -226,7 +226,7 @@ def test_a_task_that_is_interrupted_says_so(data, ray, tmp_path, monkeypatch):  
     source = cluster.PlanSource("synthattn.compare.comparison:open_tasks", {"folder": str(tmp_path / "new")})
     name = "comparison///random-0"
     for ends in (Stopped(tmp_path, 3), KeyboardInterrupt()):
-        monkeypatch.setattr(cluster, "make", lambda *task, ends=ends: (_ for _ in ()).throw(ends))
+        monkeypatch.setattr(cluster, "outcome", lambda *task, ends=ends: (_ for _ in ()).throw(ends))
         assert cluster._make(source, 1, name, str(tmp_path / "messages")) == ("stopped",)
     wrong = cluster.PlanSource(source.function, {"folder": str(tmp_path / "nowhere")})
     outcome, reason = cluster._make(wrong, 1, name, str(tmp_path / "messages"))
@@ -296,11 +296,11 @@ def test_mistakes_are_one_line(data, ray, tmp_path, monkeypatch):  # noqa: F811
         find_executor("local", None, 1)
     with pytest.raises(ValueError, match=r"from 0 to 1, got 2$"):
         find_executor("ray", "auto", 2)
-    assert isinstance(find_executor(), Local)
+    assert type(find_executor()) is Executor
     ray.offered = [{"CPU": 0.0}]
     assert "none has a processor" in refused(data, place, RayCluster("auto"))
     ray.offered = [{"CPU": 4.0}]
-    assert "no machine of the cluster has an accelerator to share for --gpus 0.5" in refused(
+    assert "no machine of the cluster has an accelerator for --gpus 0.5" in refused(
         data, place, RayCluster("auto", 0.5)
     )
     ray.offered = [{"CPU": 0.0, "GPU": 8.0}, {"CPU": 1.0}]

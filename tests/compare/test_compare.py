@@ -13,14 +13,15 @@ import pytest
 import torch
 from rich.console import Console
 
+from synthattn.bench.two_models import measure
+from synthattn.cli import command
 from synthattn.cli import compare as verb
-from synthattn.cli import specs
-from synthattn.compare import costs, execution, statistics
+from synthattn.compare import execution, statistics
 from synthattn.compare import results as report
-from synthattn.compare.compare import compare
+from synthattn.compare.compare import compare, hardware_of
 from synthattn.compare.comparison import CONTROL, Comparison, load_comparison
-from synthattn.compare.measure import measure
 from synthattn.compare.plan import slug
+from synthattn.compare.records import StudyRecord
 from synthattn.data.tokenizers import load_tokenizer
 from synthattn.synthesizers import FAMILY
 from synthattn.tasks import find_task
@@ -63,7 +64,7 @@ def data(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SYNTHATTN_CACHE", str(folder / "cache"))
         # Real measuring takes turns for seconds; what it does has tests of its own.
-        patch.setattr(costs, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
+        patch.setattr(execution, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
         yield folder
 
 
@@ -106,8 +107,8 @@ def runs(folder: Path) -> dict[str, record.RunRecord]:
 
 def test_all_of_the_family_is_done(family):
     results, folder, *_ = family
-    assert [variant.attention for variant in results.variants] == list(FAMILY)
-    assert {variant.status for variant in results.variants} == {"done"}
+    assert [variant.attention for variant in results.models] == list(FAMILY)
+    assert {variant.status for variant in results.models} == {"done"}
     assert results.main_metric == "bleu"
     assert set(results.metrics) == {"bleu", "tokenized-bleu", "chrf"}
     assert list(runs(folder)) == sorted(f"{slug(attention)}-0" for attention in FAMILY)
@@ -188,15 +189,15 @@ def test_answers_stand_side_by_side(family):
     predictions = [json.loads(line) for line in (folder / "runs/dense-0/predictions.jsonl").read_text().splitlines()]
     assert [sample.source for sample in results.samples] == [one["source"] for one in predictions]
     assert [sample.reference for sample in results.samples] == [one["reference"] for one in predictions]
-    for variant in results.variants:
+    for variant in results.models:
         assert len(variant.samples) == len(results.samples) == 7
-    (dense,) = [variant for variant in results.variants if variant.attention == "dense"]
+    (dense,) = [variant for variant in results.models if variant.attention == "dense"]
     assert dense.samples == [one["prediction"] for one in predictions]
 
 
 def test_costs_and_pictures(family):
     results, *_ = family
-    for variant in results.variants:
+    for variant in results.models:
         assert None not in (variant.training_speed, variant.inference_speed, variant.generation_speed)
         assert variant.training_memory > 0
         keeps_keys = "vanilla" in variant.attention
@@ -205,7 +206,7 @@ def test_costs_and_pictures(family):
         assert variant.histograms
         assert bool(variant.mixture) == ("+" in variant.attention)
         assert [step for step, _ in variant.loss_curve] == [1, 2, 3, 4]
-    assert (results.variants[0].training_speed, results.variants[0].generation_speed) == (1.0, 1.0)
+    assert (results.models[0].training_speed, results.models[0].generation_speed) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("width", [50, 80, 100, 140])
@@ -236,7 +237,7 @@ def test_a_long_name_is_broken_after_a_plus(family):
     _, folder, *_ = family
     shown = io.StringIO()
     changed = report.load(folder / "results.json")
-    changed.variants[1].attention = "dense(window=15)+factorized_random(rank=16)"
+    changed.models[1].attention = "dense(window=15)+factorized_random(rank=16)"
     verb.show(changed, folder, Console(file=shown, width=80))
     assert re.search(r"^ dense\(window=15\)\+ +[0-9.]+ [Mk]? ", shown.getvalue(), re.MULTILINE)
     assert re.search(r"^ factorized_random\(rank=16\) *$", shown.getvalue(), re.MULTILINE)
@@ -245,8 +246,8 @@ def test_a_long_name_is_broken_after_a_plus(family):
 def test_a_variant_that_fails_leaves_the_others(data, tmp_path):
     settings = tiny(data / "texts", "language-modeling")
     results = compare(Comparison(settings, ("vanilla", "linformer(k=7)", "random", "dense")), tmp_path / "new")
-    assert [variant.status for variant in results.variants] == ["done", "failed", "done", "done"]
-    failed = results.variants[1]
+    assert [variant.status for variant in results.models] == ["done", "failed", "done", "done"]
+    failed = results.models[1]
     assert "looks at all positions at once and cannot decode" in failed.reason
     assert "\n" not in failed.reason
     assert not failed.scores
@@ -264,7 +265,7 @@ def _check_scores(results: report.Results, folder: Path) -> None:
     wanted = {name: statistics.score(metric, [rows[name]], [rows["vanilla"]]) for name in ("random", "dense")}
     unadjusted = [one.difference.p_value for one in wanted.values() if one.difference is not None]
     statistics.adjust([one.difference for one in wanted.values() if one.difference is not None])
-    found = {variant.attention: variant.scores[metric.name] for variant in results.variants if variant.scores}
+    found = {variant.attention: variant.scores[metric.name] for variant in results.models if variant.scores}
     assert {name: found[name] for name in wanted} == wanted
     assert found["vanilla"].difference is None
     assert found["vanilla"].value == pytest.approx(metric.value(rows["vanilla"]))
@@ -279,7 +280,7 @@ def test_a_baseline_that_fails(data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(execution, "train", failing)
     results = compare(Comparison(tiny(data / "texts", "language-modeling"), ("vanilla", "random")), tmp_path / "new")
-    assert [(variant.status, variant.reason) for variant in results.variants] == [
+    assert [(variant.status, variant.reason) for variant in results.models] == [
         ("failed", "the machine had enough"),
         ("done", ""),
     ]
@@ -296,8 +297,8 @@ def test_a_variant_that_fails_with_one_of_its_seeds_is_not_judged_by_the_others(
     monkeypatch.setattr(execution, "train", failing)
     comparison = Comparison(tiny(data / "texts", "language-modeling"), ("vanilla", "random"), seeds=2)
     results = compare(comparison, tmp_path / "new")
-    vanilla, random_one = results.variants
-    assert [(one.status, one.failed_seeds) for one in results.variants] == [("done", 0), ("failed", 1)]
+    vanilla, random_one = results.models
+    assert [(one.status, one.failed_seeds) for one in results.models] == [("done", 0), ("failed", 1)]
     assert len(vanilla.scores["token-perplexity"].by_seed) == 2
     assert {len(score.by_seed) for score in random_one.scores.values()} == {1}
     assert all(score.difference is None for score in random_one.scores.values())
@@ -318,16 +319,19 @@ def test_seeds_that_are_not_the_same_are_not_compared(data, tmp_path):
     with pytest.raises(Stopped):
         compare(comparison, tmp_path / "new", lambda name: Stopping(2 if name == "random seed 1" else None))
     half = report.load(tmp_path / "new" / "results.json")
-    assert [len(one.scores["token-perplexity"].by_seed) for one in half.variants] == [2, 1]
-    assert half.variants[1].scores["token-perplexity"].difference is None
-    assert any(text.startswith("Not judged, because neither side clears the floor: random (") for text in half.answer)
+    assert [len(one.scores["token-perplexity"].by_seed) for one in half.models] == [2, 1]
+    assert half.models[1].scores["token-perplexity"].difference is None
+    assert any(
+        text.startswith("Not judged, because these and vanilla have not learned the task: random (")
+        for text in half.answer
+    )
 
 
 def test_a_loss_that_is_no_number(data, tmp_path):
     settings = tiny(data / "texts", "language-modeling", learning_rate=1e30)
     results = compare(Comparison(settings, ("vanilla",)), tmp_path / "new")
-    assert results.variants[0].status == "failed"
-    assert "training.learning_rate (now 1e+30)" in results.variants[0].reason
+    assert results.models[0].status == "failed"
+    assert "training.learning_rate (now 1e+30)" in results.models[0].reason
     assert results.answer == ["No answer yet: no model was trained to the end."]
 
 
@@ -357,8 +361,8 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
         compare(comparison, stopped, display, command="the first")
     assert begun == ["data", "plan", "all runs", "vanilla seed 0", "random seed 0", "vanilla seed 1"]
     half = report.load(stopped / "results.json")
-    assert [variant.status for variant in half.variants] == ["waiting", "waiting"]
-    assert all(len(variant.scores["token-perplexity"].by_seed) == 1 for variant in half.variants)
+    assert [variant.status for variant in half.models] == ["waiting", "waiting"]
+    assert all(len(variant.scores["token-perplexity"].by_seed) == 1 for variant in half.models)
     assert record.load(stopped / "runs" / "vanilla-1").status == "stopped"
     before = {name: one.times for name, one in runs(stopped).items() if one.status == "done"}
     begun.clear()
@@ -369,17 +373,17 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
     assert {name: one.times for name, one in runs(stopped).items() if name in before} == before
     assert record.load(stopped / "runs" / "vanilla-1").times["starts"] == 2
     assert (again.command, again.started) == ("the first", half.started)
-    for ours, theirs in zip(again.variants, whole.variants, strict=True):
+    for ours, theirs in zip(again.models, whole.models, strict=True):
         assert ours.status == "done"
         assert ours.scores == theirs.scores
         assert len(ours.scores["token-perplexity"].by_seed) == 2
         assert ours.loss_curve == theirs.loss_curve
-    assert len({*whole.variants[0].scores["token-perplexity"].by_seed}) == 2, "seeds differ"
+    assert len({*whole.models[0].scores["token-perplexity"].by_seed}) == 2, "seeds differ"
     assert not any("one seed" in text for text in again.answer)
     begun.clear()
     third = compare(load_comparison(stopped), stopped, lambda name: begun.append(name) or Display(), resume=True)
     assert begun == ["data", "speed"]
-    assert [variant.scores for variant in third.variants] == [variant.scores for variant in whole.variants]
+    assert [variant.scores for variant in third.models] == [variant.scores for variant in whole.models]
 
     kept = stopped / "runs" / "random-0.json"
     kept.write_text("[]")
@@ -388,7 +392,7 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
         compare(load_comparison(stopped), stopped, resume=True)
     kept.unlink()
     fourth = compare(load_comparison(stopped), stopped, resume=True)
-    assert [variant.scores for variant in fourth.variants] == [variant.scores for variant in whole.variants]
+    assert [variant.scores for variant in fourth.models] == [variant.scores for variant in whole.models]
     (stopped / "runs" / "random-0" / "predictions.jsonl").write_text('{"source": 3}\n')
     with pytest.raises(
         ValueError, match=r"predictions\.jsonl is damaged: it lacks the field 'reference'; score the run"
@@ -399,9 +403,9 @@ def test_stopped_and_resumed_with_two_seeds(data, tmp_path):
 def test_a_classification_with_a_control(data, tmp_path):
     settings = tiny(data / "classes", "classification")
     results = compare(Comparison(settings, ("vanilla", "random+dense"), control=True), tmp_path / "new")
-    vanilla, largest, control = results.variants
+    vanilla, largest, control = results.models
     assert control.attention == CONTROL
-    assert {variant.status for variant in results.variants} == {"done"}
+    assert {variant.status for variant in results.models} == {"done"}
     assert vanilla.parameters is not None
     assert largest.parameters is not None
     assert vanilla.parameters < largest.parameters
@@ -409,9 +413,9 @@ def test_a_classification_with_a_control(data, tmp_path):
     assert results.main_metric == "accuracy"
     (floor,) = (row for row in results.rows if not row.attention)
     assert (floor.name, set(floor.scores)) == ("best constant answer", {"accuracy", "macro-f1"})
-    assert all(variant.generation_speed is None for variant in results.variants)
-    assert all(variant.cache_bytes_per_token is None for variant in results.variants)
-    assert {answer for variant in results.variants for answer in variant.samples} <= {"animal", "thing"}
+    assert all(variant.generation_speed is None for variant in results.models)
+    assert all(variant.cache_bytes_per_token is None for variant in results.models)
+    assert {answer for variant in results.models for answer in variant.samples} <= {"animal", "thing"}
     model: Any = load(tmp_path / "new" / "runs" / "vanilla-control-0" / "model")
     assert set(model.config.id2label.values()) == {"animal", "thing"}
     shown = io.StringIO()
@@ -449,10 +453,20 @@ def test_folders(data, tmp_path):
         load_comparison(tmp_path)
 
 
+def test_the_hardware_is_that_of_the_runs():
+    """On a cluster, that of this process would be the wrong one."""
+    records = [
+        StudyRecord("", "", "", "vanilla", n, "", record.RunRecord(hardware={"processor": name, "cores": "8"}))
+        for n, name in enumerate(("EPYC", "Xeon", "EPYC"))
+    ]
+    assert hardware_of(records) == {"processor": "EPYC and Xeon", "cores": "8"}
+    assert hardware_of([]) == {}
+
+
 def test_specs_between_commas():
-    assert specs.split("vanilla, dense(window=15, bias=false),random") == [
+    assert command.split("vanilla, dense(window=15, bias=false),random") == [
         "vanilla",
         "dense(window=15, bias=false)",
         "random",
     ]
-    assert specs.split("") == []
+    assert command.split("") == []

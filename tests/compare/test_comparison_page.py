@@ -110,21 +110,21 @@ def test_size_of_a_large_comparison():
 @pytest.mark.parametrize("missing", [f.name for f in dataclasses.fields(Variant) if f.name != "attention"])
 def test_every_field_of_a_variant_may_be_missing(missing):
     results = sample_results(layers=1, count=1, size=2, points=3)
-    results.rows = [*results.variants[:2], results.variants[-1]]  # the last one has failed
+    results.rows = [*results.models[:2], results.models[-1]]  # the last one has failed
     empty = getattr(Variant("vanilla"), missing)
-    for variant in results.variants:
+    for variant in results.models:
         setattr(variant, missing, empty)
     text = page(results)
     Reader(text)  # which asserts that all tags are closed
     table = text.split("<table", 1)[1].split("</table>", 1)[0]
-    assert all(variant.attention in table for variant in results.variants)
+    assert all(variant.attention in table for variant in results.models)
 
 
 @pytest.mark.parametrize("results", BARE)
 def test_little_is_enough(results):
     reader = Reader(page(results))
     tables = sum(tag == "thead" for tag, _ in reader.tags)
-    assert sum(tag == "tr" for tag, _ in reader.tags) == tables * (1 + len(results.variants))
+    assert sum(tag == "tr" for tag, _ in reader.tags) == tables * (1 + len(results.models))
     assert "nan" not in reader.text("td").lower()
 
 
@@ -195,7 +195,7 @@ def curves(results: Results) -> Lines:
 def test_every_measured_variant_is_there_and_named(cost):
     results = small()
     chart = scatter(results, cost)
-    done = [variant.attention for variant in results.variants if variant.status == "done"]
+    done = [variant.attention for variant in results.models if variant.status == "done"]
     assert [point.name for point in chart.points] == done
     assert {*done, "BLEU (higher is better)"} <= set(texts(chart.svg()))
 
@@ -227,7 +227,7 @@ def test_a_floor_is_a_line_where_it_is_near(value, drawn):
     results = small()
     results.rows.append(Variant("", "done", name="source copied", scores={"BLEU": Score(value, value, value, [value])}))
     assert ("source copied" in texts(picture(results))) == drawn
-    assert f"The floor, source copied, has {value:.1f}" in page(results)
+    assert f"is the floor: source copied, {value:.1f}" in page(results)
 
 
 def test_a_floor_above_models_that_score_zero_is_a_line_and_no_differences_are_drawn():

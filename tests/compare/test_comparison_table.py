@@ -115,10 +115,10 @@ def test_rows_are_as_long_as_the_head():
     first, more = (found.strip().splitlines() for found in markdown(results).split("\n\n")[:2])
     for table in (first, more):
         assert len({line.count(" | ") for line in table}) == 1
-        assert len(table) == 2 + len(results.variants)
+        assert len(table) == 2 + len(results.models)
     rows = list(csv.reader(io.StringIO(csv_table(results))))
     assert len({len(row) for row in rows}) == 1
-    assert [row[0] for row in rows[1:]] == [variant.attention for variant in results.variants]
+    assert [row[0] for row in rows[1:]] == [variant.attention for variant in results.models]
 
 
 def test_readers_see_seven_columns_first_and_the_rest_behind_a_click():

@@ -2,8 +2,7 @@
 
 import pytest
 
-from synthattn.compare.forecast import Forecast, ModelTimes, available_memory, seconds_of
-from synthattn.compare.overall import Overall
+from synthattn.compare.forecast import Forecast, ModelTimes, Overall, available_memory, seconds_of
 from synthattn.training.progress import Display
 
 

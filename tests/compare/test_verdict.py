@@ -72,8 +72,8 @@ def test_it_is_said_what_each_of_several_is_cheapest_in():
     small = variant("dense", 40.1, 0.7, training_speed=1.1, parameters=400, cache_bytes_per_token=256)
     worse = variant("fixed_random", 30.0, 0.001, training_speed=2.0)
     assert answer(results(VANILLA, small, fast, worse))[3] == (
-        "Cheapest of those that are as good or better: random trains 30 % faster and 25 % less memory in training; "
-        "dense 60 % fewer parameters and half the cache per token."
+        "Cheapest of those that are as good or better: random (trains 30 % faster, 25 % less memory in training); "
+        "dense (60 % fewer parameters, half the cache per token)."
     )
 
 
@@ -166,9 +166,9 @@ def test_models_below_the_floor_are_as_good_as_each_other():
     rows = VANILLA, variant("dense", 40.1, 0.5, training_speed=2.0), floor(41.0)
     found = answer(results(*rows))
     assert found[0] == "No answer yet: the models have not learned the task."
-    assert "source copied 41.00" in found[1]
-    assert found[2] == "How far to trust this: 3 seeds; train for longer, or with another learning rate."
-    assert found[3:] == ["Not judged, because neither side clears the floor: dense (40.10)."]
+    assert "without a model (source copied) 41.00" in found[1]
+    assert found[2] == "To get an answer: train for longer, or with another learning rate."
+    assert found[3:] == ["Not judged, because these and vanilla have not learned the task: dense (40.10)."]
     # A floor below both changes nothing.
     assert answer(results(*rows[:2], floor(39.0)))[0] == answer(results(*rows[:2]))[0]
 
@@ -184,8 +184,8 @@ def test_the_best_floor_counts():
 def test_one_that_clears_the_floor_alone_is_judged():
     found = answer(results(VANILLA, variant("random", 43.0, 0.01), variant("dense", 40.1, 0.5), floor(41.0)))
     assert found[0].startswith("random is better than vanilla")
-    assert "vanilla itself does not clear the floor" in found[2]
-    assert "Not judged, because neither side clears the floor: dense (40.10)." in found
+    assert "vanilla itself is not clearly better than source copied" in found[2]
+    assert "Not judged, because these and vanilla have not learned the task: dense (40.10)." in found
 
 
 def test_clearing_depends_on_the_worst_seed_or_the_interval():
@@ -194,7 +194,7 @@ def test_clearing_depends_on_the_worst_seed_or_the_interval():
     several.scores["bleu"] = Score(40.0, 10.0, 70.0, [38.0, 42.0])
     low = variant("dense", 37.0, 0.01)
     assert not headline(ONE_SEED, row, floor(39.4)).startswith("No answer")
-    assert "not clear the floor" in answer(results(ONE_SEED, row, floor(39.5)))[2]
+    assert "not clearly better than source copied" in answer(results(ONE_SEED, row, floor(39.5)))[2]
     assert headline(several, low, floor(37.9)).startswith("Keep")
     assert headline(several, low, floor(38.0)).startswith("No answer yet")
 
@@ -231,7 +231,7 @@ def test_a_test_that_is_too_small_says_by_how_much():
     unsure = variant("dense", 40.0, 0.7, -3.2, 3.2)
     found = answer(results(VANILLA, unsure))
     assert found[0].startswith("No answer yet: the test is too small to tell")
-    assert "about 16 times as many test examples would tell, or more seeds" in found[2]
+    assert "To get an answer: a test with 16 times as many examples, or more seeds." in found[2]
 
 
 # Trend and speed --------------------------------------------------------------------------------------------------
@@ -258,9 +258,9 @@ def test_a_gap_that_still_moves_is_said(ours, moving):
 
 def test_an_uncertain_speed_is_said():
     wide = variant("random", 40.0, 0.7, training_speed=2.0, spread={"training_speed": [1.5, 2.4]})
-    assert "the training speed is uncertain (1.50 to 2.40 times the baseline's)" in answer(results(VANILLA, wide))[2]
+    assert "the training speed is uncertain (1.50 to 2.40 times vanilla's)" in answer(results(VANILLA, wide))[2]
     wide.rounds = {"training_speed": 21}
-    assert "1.50 to 2.40 times the baseline's in 21 rounds" in answer(results(VANILLA, wide))[2]
+    assert "1.50 to 2.40 times vanilla's in 21 rounds" in answer(results(VANILLA, wide))[2]
 
 
 # Evidence and groups ----------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def test_evidence_names_the_baseline_the_chosen_one_and_the_floor():
     found = answer(results(VANILLA, variant("random", 39.95, 0.7, -0.5, 0.6, training_speed=1.5), floor(2.0)))
     assert found[1] == (
         "BLEU: vanilla 40.00 (95 %: 39.50 to 40.50); random 39.95, a difference of -0.05 (95 %: -0.55 to +0.55); "
-        "source copied 2.000. Higher is better."
+        "without a model (source copied) 2.000. Higher is better."
     )
 
 
@@ -279,8 +279,8 @@ def test_every_variant_is_in_one_group():
     worse, unpaired = variant("d", 30.0, 0.01), variant("e", 20.0)
     assert answer(results(VANILLA, worse, alike, better, unsure, unpaired))[3:] == [
         "Better: a (43.00).",
-        "As good, at most 2 % worse with 95 % certainty: b (40.10).",
-        "Not shown to be as good, nor to be worse: c (40.00).",
+        "As good, within 2 %: b (40.10).",
+        "Undecided, because the test is too small: c (40.00).",
         "Worse: d (30.00).",
         "Not compared, because their seeds differ: e (20.00).",
     ]

@@ -13,6 +13,7 @@ from test_compare import data, tiny  # noqa: F401 (a fixture)
 from synthattn.compare import workers
 from synthattn.compare.compare import compare
 from synthattn.compare.comparison import Comparison, load_comparison, open_tasks
+from synthattn.compare.executors import Executor
 from synthattn.compare.records import load as load_record
 from synthattn.compare.schedule import PlanSource
 from synthattn.engine import thresholds
@@ -99,7 +100,7 @@ def begun(data: Path, folder: Path) -> None:  # noqa: F811
 def pool_of(folder: Path, display=lambda label: Display()) -> None:
     tasks = open_tasks(display, str(folder))
     source = PlanSource("synthattn.compare.comparison:open_tasks", {"folder": str(folder)})
-    workers.execute(tasks, source, jobs=2, threads=1)
+    Executor().execute(tasks, source, jobs=2, threads=1)
 
 
 def test_a_run_whose_process_always_dies_is_given_up(data, tmp_path, monkeypatch):  # noqa: F811

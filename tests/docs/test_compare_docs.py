@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import typer
 
+from synthattn.bench.two_models import measure
 from synthattn.cli.app import app, main
-from synthattn.compare import costs
-from synthattn.compare.measure import measure
+from synthattn.compare import execution
 from synthattn.training import gather as defaults
 from synthattn.training.settings import Settings
 
@@ -127,7 +127,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     # Reading the documentation of Python and torch, and measuring well, take their time.
     monkeypatch.setitem(defaults.DATA, "language-modeling", "my-texts")
-    monkeypatch.setattr(costs, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=1))
+    monkeypatch.setattr(execution, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=1))
     return tmp_path
 
 

@@ -44,7 +44,7 @@ def test_a_classifier_is_compared(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
     scope = run(EXAMPLES / "classifier.ipynb")
     result = scope["result"]
-    assert [row.status for row in result.results.variants] == ["done"] * 2
+    assert [row.status for row in result.results.models] == ["done"] * 2
     assert result.results.answer[0] in scope["result"].answer
     assert str(scope["model"].config.encoder_attention) == "random"
 

@@ -10,7 +10,7 @@ import pytest
 
 from synthattn import saved_file
 from synthattn.compare import records
-from synthattn.compare.inputs import chosen_rate
+from synthattn.compare.execution import chosen_rate
 from synthattn.compare.plan import ONE_ANSWER, slug
 from synthattn.compare.records import StudyRecord, without_folders
 from synthattn.paper import evidence

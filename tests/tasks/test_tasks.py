@@ -242,7 +242,11 @@ SPAN = {"span1_text": "a", "span2_text": "b", "span2_index": 7}
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
-        ("cola", {"text": "x", "label": 1}, "no column 'sentence' for cola, there are text, label; name it: sentence="),
+        (
+            "cola",
+            {"text": "x", "label": 1},
+            "no column 'sentence' for cola, there are text, label; name it: --columns",
+        ),
         ("cola", COLA | {"label": "maybe"}, "unknown label 'maybe'; choose from acceptable"),
         ("cola", COLA | {"label": 2}, "unknown label 2"),
         ("cola", COLA | {"sentence": " "}, "sentence is empty; remove the example"),

@@ -61,6 +61,27 @@ def interleaved(runs: Mapping[str, Run], rounds: int, warm_up: bool = True) -> T
     return Times(seconds)
 
 
+WIDE = 0.25
+"""A speed is uncertain if its quartiles are further apart than this share of it."""
+
+
+@dataclass
+class Speed:
+    """A speed, as times that of the baseline, measured in turn with it; more is faster."""
+
+    value: float
+    low: float
+    high: float
+    """Quartiles of the rounds."""
+    rounds: int = 0
+    """0 where it was not recorded."""
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the rounds differ so much that the speed says little."""
+        return self.high - self.low > WIDE * self.value
+
+
 def quartiles(found: list[float]) -> tuple[float, float]:
     if len(found) == 1:
         return found[0], found[0]

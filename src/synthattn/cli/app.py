@@ -1,8 +1,11 @@
 """Options and verbs of the command. Heavy imports come only when a verb runs, so that ``--help`` is fast."""
 
 import errno
+import functools
+import inspect
 import os
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -37,31 +40,66 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Task = Annotated[str | None, typer.Option(help="The task: translation, language-modeling, classification, glue, ...")]
-Data = Annotated[str | None, typer.Option(help="A folder, a file, hub:NAME or builtin:NAME; built-in data by default.")]
-Columns = Annotated[str | None, typer.Option(help="Columns of the data for fields of the task: label=0,text=1+2.")]
-Direction = Annotated[str | None, typer.Option(help="Direction of a translation, such as de-en; by default from en.")]
-SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Leave out what is broken or empty, and count it.")]
-Preset = Annotated[str | None, typer.Option(help="Sizes of the model: demo, cpu, transformer_base, t5_small, ...")]
-Steps = Annotated[int | None, typer.Option(help="Train for this many steps; 2000 by default.")]
-Tokens = Annotated[int | None, typer.Option(help="Train on this many tokens.")]
-Minutes = Annotated[float | None, typer.Option(help="Train for this many minutes.")]
-BatchTokens = Annotated[int | None, typer.Option(help="Maximum tokens in a batch of all processes together.")]
-LearningRate = Annotated[float | None, typer.Option(help="The highest learning rate.")]
-VocabSize = Annotated[int | None, typer.Option(help="Tokens in the vocabulary of the tokenizer.")]
-MaxLength = Annotated[int | None, typer.Option(help="Maximum tokens of an input, the paper's N.")]
-LongestText = Annotated[
-    int | None,
-    typer.Option(help="Longest text, in tokens; longer ones are cut. By default 128, or all positions of the model."),
-]
-Seed = Annotated[int | None, typer.Option(help="Seed of initial weights, example order and dropout.")]
-Beams = Annotated[int | None, typer.Option(help="Width of beam search; 1 is greedy.")]
-Split = Annotated[str | None, typer.Option(help="The split to score; by default test, or validation.")]
-Limit = Annotated[int | None, typer.Option(help="Score only this many examples.")]
+OPTIONS: dict[str, tuple[str, Any, str]] = {
+    "task": ("data.task", str, "The task: translation, language-modeling, classification, glue, ..."),
+    "data": ("data.source", str, "A folder, a file, hub:NAME or builtin:NAME; built-in data by default."),
+    "preset": ("model.preset", str, "Sizes of the model: demo, cpu, transformer_base, t5_small, ..."),
+    "start": ("model.start", str, "Start from the weights of this saved model, run or comparison (its best run)."),
+    "steps": ("training.steps", int, "Train for this many steps; 2000 by default."),
+    "tokens": ("training.tokens", int, "Train on this many tokens."),
+    "minutes": ("training.minutes", float, "Train for this many minutes."),
+    "batch_tokens": ("training.batch_tokens", int, "Maximum tokens in a batch of all processes together."),
+    "learning_rate": ("training.learning_rate", float, "The highest learning rate."),
+    "vocab_size": ("data.vocab_size", int, "Tokens in the vocabulary of the tokenizer."),
+    "max_length": ("model.max_position_embeddings", int, "Maximum tokens of an input, the paper's N."),
+    "columns": ("data.columns", str, "Columns of the data for fields of the task: label=0,text=1+2."),
+    "direction": ("data.direction", str, "Direction of a translation, such as de-en; by default from en."),
+    "skip_bad": ("data.skip_bad", bool, "Leave out what is broken or empty, and count it."),
+    "beams": ("evaluation.beams", int, "Width of beam search; 1 is greedy."),
+    "split": ("evaluation.split", str, "The split to score; by default test, or validation."),
+    "limit": ("evaluation.limit", int, "Score only this many examples."),
+    "vectors": ("evaluation.vectors", str, "Word vectors for embedding metrics; the model's own by default."),
+    "seed": ("training.seed", int, "Seed of initial weights, example order and dropout."),
+}
+"""Options that are settings: the setting, its type, and the help."""
+RUN_OPTIONS = [name for name in OPTIONS if name not in ("start", "vectors")]
+
+
+def with_settings(names: Iterable[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add options that are settings to a verb, which gets them by the name of the setting, as in ``data__task``."""
+
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(verb)
+        def wrapped(**given: Any) -> None:
+            verb(**given | {OPTIONS[name][0].replace(".", "__"): given.pop(name) for name in names})
+
+        added = {
+            name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name))
+            for name in names
+        }
+        first = [added.pop(name) for name in ("task", "data") if name in added]
+        own = [one for one in inspect.signature(verb).parameters.values() if one.kind != one.VAR_KEYWORD]
+        every = [one.replace(kind=one.KEYWORD_ONLY) for one in (*first, *own, *added.values())]
+        wrapped.__signature__ = inspect.Signature(every)  # pyright: ignore[reportAttributeAccessIssue]
+        wrapped.__annotations__ = {one.name: one.annotation for one in every}
+        return wrapped
+
+    return decorate
+
+
+def _option(name: str) -> Any:
+    _, kind, text = OPTIONS[name]
+    return Annotated[kind | None, typer.Option(f"--{name.replace('_', '-')}", help=text)]
+
+
 Config = Annotated[Path | None, typer.Option(help="A YAML file of settings; other options override it.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any setting: training.warmup=500, model.d_model=128; may be given several times."),
+]
+LongestText = Annotated[
+    int | None,
+    typer.Option(help="Longest text, in tokens; longer ones are cut. By default 128, or all positions of the model."),
 ]
 Jobs = Annotated[int | None, typer.Option(help="Runs at the same time; by default as many as cores and memory allow.")]
 Executor = Annotated[str, typer.Option(help="What makes the runs: local, or ray for a cluster that is running.")]
@@ -83,35 +121,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print only errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-SETTINGS = {
-    "task": "data.task",
-    "data": "data.source",
-    "columns": "data.columns",
-    "direction": "data.direction",
-    "skip_bad": "data.skip_bad",
-    "vocab_size": "data.vocab_size",
-    "preset": "model.preset",
-    "start": "model.start",
-    "max_length": "model.max_position_embeddings",
-    "steps": "training.steps",
-    "tokens": "training.tokens",
-    "minutes": "training.minutes",
-    "batch_tokens": "training.batch_tokens",
-    "learning_rate": "training.learning_rate",
-    "seed": "training.seed",
-    "beams": "evaluation.beams",
-    "split": "evaluation.split",
-    "limit": "evaluation.limit",
-    "vectors": "evaluation.vectors",
-}
-"""Setting of each option. The meaning of ``--attention`` depends on the verb."""
-
-
-def _options(given: dict[str, object]) -> dict[str, object]:
-    """Return those arguments of a verb that are settings, by the name of the setting."""
-    return {SETTINGS[name]: value for name, value in given.items() if name in SETTINGS}
-
-
 def _print_version(wanted: bool) -> bool:
     if wanted:
         print(f"synthattn {__version__}")
@@ -129,34 +138,18 @@ def _command(
 
 
 @app.command()
+@with_settings(RUN_OPTIONS)
 def compare(
-    task: Task = None,
-    data: Data = None,
     attention: Annotated[
         str | None,
         typer.Option(
             help="Attention to compare, such as 'vanilla,random,dense(window=15)'; by default the paper's variants."
         ),
     ] = None,
-    preset: Preset = None,
     seeds: Annotated[int | None, typer.Option(help="Runs per variant; 3 or more show the variation by chance.")] = None,
     control: Annotated[
         bool, typer.Option("--control", help="Add a vanilla model with as many parameters as the largest variant.")
     ] = False,
-    steps: Steps = None,
-    tokens: Tokens = None,
-    minutes: Minutes = None,
-    batch_tokens: BatchTokens = None,
-    learning_rate: LearningRate = None,
-    vocab_size: VocabSize = None,
-    max_length: MaxLength = None,
-    columns: Columns = None,
-    direction: Direction = None,
-    skip_bad: SkipBad = None,
-    beams: Beams = None,
-    split: Split = None,
-    limit: Limit = None,
-    seed: Seed = None,
     config: Config = None,
     overrides: Set = None,
     jobs: Jobs = None,
@@ -170,58 +163,41 @@ def compare(
     output: Output = None,
     resume: Annotated[Path | None, typer.Option(help="Resume a comparison that was stopped.")] = None,
     quiet: Quiet = False,
+    **settings: Any,
 ) -> None:
     """Train each kind of attention under equal conditions; score it, time it, and report.
 
     Without options: language modelling on built-in data with all of the paper's variants, in minutes.
     """
-    options = _options(locals())
     from synthattn.cli import compare as verb
 
     code = verb.run(
-        config, options, overrides or [], attention, seeds, control, jobs, threads, budget, output, resume, quiet,
-        executor, address, gpus,
+        settings, attention, quiet, seeds=seeds, control=control, config=config, overrides=overrides or [], jobs=jobs,
+        threads=threads, executor=executor, address=address, gpus=gpus, budget=budget, output=output, resume=resume,
     )  # fmt: skip
     raise typer.Exit(code)
 
 
 @app.command()
+@with_settings([*RUN_OPTIONS, "start"])
 def train(
-    task: Task = None,
-    data: Data = None,
     attention: Annotated[str | None, typer.Option(help="Attention of all layers, such as 'random+vanilla'.")] = None,
-    preset: Preset = None,
-    start: Annotated[
-        str | None, typer.Option(help="Start from the weights of this saved model, run or comparison (its best run).")
-    ] = None,
-    steps: Steps = None,
-    tokens: Tokens = None,
-    minutes: Minutes = None,
-    batch_tokens: BatchTokens = None,
-    learning_rate: LearningRate = None,
-    vocab_size: VocabSize = None,
-    max_length: MaxLength = None,
-    columns: Columns = None,
-    direction: Direction = None,
-    skip_bad: SkipBad = None,
-    beams: Beams = None,
-    split: Split = None,
-    limit: Limit = None,
-    seed: Seed = None,
     config: Config = None,
     overrides: Set = None,
     output: Output = None,
     resume: Annotated[Path | None, typer.Option(help="Resume a run that was stopped.")] = None,
     quiet: Quiet = False,
+    **settings: Any,
 ) -> None:
     """Train and score one model, and write the record of the run."""
-    options = _options(locals()) | {"model.attention": attention}
     from synthattn.cli import train as verb
 
-    raise typer.Exit(verb.run(config, options, overrides or [], output, resume, quiet))
+    options = {"attention": attention, "config": config, "overrides": overrides or [], "output": output}
+    raise typer.Exit(verb.run(settings, quiet, resume=resume, **options))
 
 
 @app.command()
+@with_settings(["task", "data", "columns", "split", "limit", "beams", "vectors"])
 def evaluate(
     what: Annotated[
         Path,
@@ -231,25 +207,16 @@ def evaluate(
             show_default=False,
         ),
     ],
-    task: Task = None,
-    data: Data = None,
-    columns: Columns = None,
-    split: Split = None,
-    limit: Limit = None,
-    beams: Beams = None,
     run: Run = None,
-    vectors: Annotated[
-        str | None, typer.Option(help="Word vectors for embedding metrics; the model's own by default.")
-    ] = None,
     output: Annotated[Path | None, typer.Option(help="A folder for scores and predictions.")] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **settings: Any,
 ) -> None:
     """Score a run, a saved model, or a file of predictions."""
-    options = _options(locals())
     from synthattn.cli import evaluate as verb
 
-    raise typer.Exit(verb.run(what, options, run, output, quiet, as_json))
+    raise typer.Exit(verb.run(what, settings, run, output, quiet, as_json))
 
 
 @app.command()
@@ -487,27 +454,27 @@ def study(
 
 
 @app.command()
+@with_settings(["direction", "skip_bad"])
 def data(
     source: Annotated[
         str, typer.Argument(help="A folder, a file, hub:NAME or builtin:NAME.", metavar="SOURCE", show_default=False)
     ],
     task: Annotated[str, typer.Option(help="The task, such as translation or language-modeling, or a suite.")],
     columns: Annotated[str, typer.Option(help="Columns for fields of the task, such as label=0,text=1+2.")] = "",
-    direction: Direction = None,
-    skip_bad: SkipBad = None,
     tokenizer: Annotated[str, typer.Option(help="Kind of tokenizer: unigram, bytes or words.")] = "unigram",
     vocab_size: Annotated[int, typer.Option(help="Tokens in the vocabulary.")] = 8000,
     max_length: Annotated[int, typer.Option(help="Maximum tokens of a text.")] = 512,
     over_long: Annotated[str, typer.Option(help="Treatment of longer texts: truncate or drop.")] = "truncate",
     batch_tokens: Annotated[int, typer.Option(help="Maximum tokens in a batch, for the share of padding.")] = 4096,
     as_json: AsJson = False,
+    **chosen: Any,
 ) -> None:
     """Show a source for a task: splits, lengths, examples as a model will read them, and problems."""
     from synthattn.cli import data as verb
 
-    chosen: Any = {"tokenizer": tokenizer, "over_long": over_long, "skip_bad": bool(skip_bad)}
-    settings = verb.DataSettings(source, task, columns, vocab_size=vocab_size, **chosen)
-    raise typer.Exit(verb.run(settings, direction, max_length, batch_tokens, as_json))
+    more: Any = {"tokenizer": tokenizer, "over_long": over_long, "skip_bad": bool(chosen["data__skip_bad"])}
+    settings = verb.DataSettings(source, task, columns, vocab_size=vocab_size, **more)
+    raise typer.Exit(verb.run(settings, chosen["data__direction"], max_length, batch_tokens, as_json))
 
 
 def main() -> None:

@@ -10,8 +10,7 @@ import torch
 from synthattn.bench import memory, page, record, suite
 from synthattn.bench.record import KINDS, SHAPES, BenchRecord, Case, Measurement
 from synthattn.bench.side_by_side import CasePlan
-from synthattn.cli.command import command
-from synthattn.cli.specs import split
+from synthattn.cli.command import command, split
 from synthattn.messages import printable, suggestion
 
 MASKS = ("full", "causal", "padded")

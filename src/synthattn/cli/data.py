@@ -92,6 +92,7 @@ def _show_examples(console: SafeConsole, report: Report) -> None:
         for name, text, tokens in (("source", source, source_tokens), ("target", target, target_tokens)):
             if text:
                 console.print(printable(f"{name}: {shortened(text, 300)}"))
+            if text and (name == "source" or not report.labels):  # a class has no tokens
                 console.print(printable(f"        {shortened(' '.join(tokens), 300)}"), style="dim")
 
 

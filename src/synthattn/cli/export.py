@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from synthattn.cli.choose import chosen
+from synthattn.api import chosen
 from synthattn.messages import listed
 from synthattn.terminal import SafeConsole
 from synthattn.training.export import export

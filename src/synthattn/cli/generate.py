@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from synthattn.cli.choose import chosen
+from synthattn.api import chosen
 from synthattn.data.files import LONGEST_RECORD, broken
 from synthattn.messages import printable
 from synthattn.training.answering import Answerer

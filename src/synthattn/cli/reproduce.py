@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
-from synthattn.cli.specs import split
-from synthattn.compare.cluster import find_executor
+from synthattn.cli.command import split
 from synthattn.compare.execution import processes
+from synthattn.compare.executors import Executor, find_executor
 from synthattn.compare.plan import PlannedRun, Study
-from synthattn.compare.schedule import Executor, unfinished
+from synthattn.compare.schedule import unfinished
 from synthattn.messages import suggestion
 from synthattn.paper import cost, publish, table1
 from synthattn.paper.publish import COMPUTED
@@ -21,7 +21,7 @@ from synthattn.paper.runs import Folders, plan_source
 from synthattn.paper.terminal import show, show_table1
 from synthattn.terminal import SafeConsole
 from synthattn.training.memory import keep_memory
-from synthattn.training.progress import displays
+from synthattn.training.progress import Display, displays
 from synthattn.training.run import Stopped
 
 ALL = "all"
@@ -170,7 +170,7 @@ def _run(
         threads = torch.get_num_threads() if jobs == 1 else executor.usual_threads(jobs or len(tasks))
         jobs = jobs or executor.usual_jobs(None, threads)
         executor.execute(tasks, source, jobs, threads, announce, lambda: None)
-        executor.measure(tasks, source, threads, lambda done, total: None)
+        executor.measure(tasks, source, threads, Display())
     except (Stopped, KeyboardInterrupt):
         close()
         words = ["synthattn", "reproduce", table, "--scale", chosen[0].scale, "--resume"]

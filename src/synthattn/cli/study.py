@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from synthattn.cli.specs import split
+from synthattn.cli.command import split
 from synthattn.messages import suggestion
 from synthattn.paper import abilities
 from synthattn.paper.abilities_page import ABILITIES, RECORD, table, write_abilities

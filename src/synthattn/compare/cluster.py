@@ -21,43 +21,35 @@ from pathlib import Path
 from typing import Any
 
 from synthattn import __version__
-from synthattn.compare import executors
 from synthattn.compare.execution import Execution
+from synthattn.compare.executors import Executor, measure_here, threads_of_torch
 from synthattn.compare.forecast import Forecast, forecast
-from synthattn.compare.local import Local, threads_of_torch
 from synthattn.compare.plan import Places, Study, plan
-from synthattn.compare.reporting import Channel, SentDisplay, make, refuse, show
-from synthattn.compare.schedule import Announce, Executor, PlanSource, Schedule, Task, name_of, unfinished
-from synthattn.messages import shortened, suggestion
+from synthattn.compare.schedule import (
+    Announce,
+    Channel,
+    PlanSource,
+    Schedule,
+    SentDisplay,
+    Task,
+    name_of,
+    outcome,
+    refuse,
+    show,
+    unfinished,
+)
+from synthattn.messages import shortened
 from synthattn.training.memory import keep_memory
 from synthattn.training.prepare import Prepared
 from synthattn.training.progress import Display
 from synthattn.training.run import Stopped, prepare_data
 
-EXECUTORS = ("local", "ray")
 PATIENCE = 120.0
 """Seconds until a file that another machine has written must be visible; network file systems keep old listings."""
 SOON = 5.0
 """Seconds until a file with a new name must be visible: no listing can be older."""
 INTERVAL = 0.5
 """Seconds between looks at the messages of runs."""
-
-
-def find_executor(name: str = "local", address: str | None = None, gpus: float | None = None) -> Executor:
-    """Return what makes runs: this machine, or a cluster at an address.
-
-    Args:
-        name: ``local`` or ``ray``.
-        address: of the cluster: ``auto`` for the one that this machine belongs to, or ``HOST:PORT``.
-        gpus: part of an accelerator that each run on the cluster gets; by default one, if there are any.
-    """
-    if name not in EXECUTORS:
-        raise ValueError(f"there is no executor {name!r}{suggestion(name, EXECUTORS)}")
-    if name == "ray":
-        return RayCluster(address or "", gpus)
-    if address is not None or gpus is not None:
-        raise ValueError(f"{'--address' if address is not None else '--gpus'} is for --executor ray")
-    return Local()
 
 
 @dataclass(frozen=True)
@@ -103,8 +95,8 @@ class _Started:
 
 
 @dataclass
-class RayCluster:
-    """Makes the runs of a plan on a Ray cluster; an ``Executor``.
+class RayCluster(Executor):
+    """Makes the runs of a plan on a Ray cluster.
 
     Args:
         address: ``auto`` or ``HOST:PORT`` of a cluster that this machine belongs to.
@@ -191,8 +183,8 @@ class RayCluster:
         source: PlanSource,
         jobs: int,
         threads: int,
-        announce: Announce,
-        finished: Callable[[], object],
+        announce: Announce = lambda number, total, run: None,
+        finished: Callable[[], object] = lambda: None,
     ) -> None:
         missing = unfinished(tasks)
         self._check(missing, threads)
@@ -220,20 +212,18 @@ class RayCluster:
             for started in under_way.values():
                 started.close()
 
-    def measure(
-        self, tasks: Sequence[Task], source: PlanSource, threads: int, progress: Callable[[int, int], None]
-    ) -> None:
+    def measure(self, tasks: Sequence[Task], source: PlanSource, threads: int, display: Display) -> None:
         """Measure all models in one task, on one machine: speeds are ratios to the baseline beside them."""
         left = [task for task in tasks if task[0].unmeasured(task[1])]
-        progress(0, len(left))
+        display.scored(0, len(left))
         if not left:
             return
         self._check(left, threads)
         machines = self.machines
         alone = threads if self._gpus(machines) else max(machine.cpus for machine in machines)
         execution, run = left[0]
-        messages = execution.places.run(run).parent / f"{uuid.uuid4().hex}.messages"
-        started = _Started(left[0], lambda label: _Counted(progress), messages)
+        messages = execution.places.run(run).with_name(f"{uuid.uuid4().hex}.messages")
+        started = _Started(left[0], lambda label: display, messages)
         try:
             self._wait(self._task(_measure, alone, source, str(messages)), started.show)
         finally:
@@ -270,25 +260,24 @@ class RayCluster:
         execution, run = task
         folder = execution.places.run(run)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        messages = folder.with_name(f"{folder.name}.messages")
-        messages.unlink(missing_ok=True)
-        reference = self._task(_make, threads, source, threads, name_of(run), str(messages))
-        return reference, _Started(task, execution.display, messages)
+        started = _Started(task, execution.display, folder.with_name(f"{folder.name}.messages"))
+        started.messages.unlink(missing_ok=True)
+        return self._task(_make, threads, source, threads, name_of(run), str(started.messages)), started
 
     def _end(self, schedule: Schedule, task: Task, reference: Any) -> None:
         try:
-            outcome = self.ray.get(reference)
+            ended = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
             schedule.died(task, _line(error))
             return
-        refuse(*outcome)
-        if outcome[0] == "stopped":  # its machine is about to be taken away
+        refuse(*ended)
+        if ended[0] == "stopped":  # its machine is about to be taken away
             schedule.died(task, "its process was stopped")
             return
         record = task[0].places.record(task[1])
-        if outcome[0] == "done" and not _visible(record):
+        if ended[0] == "done" and not _visible(record):
             raise ValueError(f"{record} was written on another machine, but is not visible here; is its folder shared?")
-        schedule.ended(task, outcome[0])
+        schedule.ended(task, ended[0])
 
     def _stop(self, references: list[Any]) -> None:
         """Let all runs save and end; a second Ctrl-C ends them at once."""
@@ -313,12 +302,11 @@ class RayCluster:
             )
         gpus = self._gpus(machines)
         if gpus and not any(machine.gpus >= gpus for machine in machines):
-            raise ValueError(
-                f"no machine of the cluster has an accelerator to share for --gpus {gpus:g}; give --gpus 0"
-            )
-        for places in ([made.places.run(run) for made, run in tasks], [made.places.record(run) for made, run in tasks]):
-            folder = Path(os.path.commonpath([place.parent for place in places])) if places else None
-            if folder is not None and folder not in self._checked:
+            raise ValueError(f"no machine of the cluster has an accelerator for --gpus {gpus:g}; give --gpus 0")
+        runs, records = [made.places.run(run) for made, run in tasks], [made.places.record(run) for made, run in tasks]
+        for places in filter(None, (runs, records)):
+            folder = Path(os.path.commonpath([place.parent for place in places]))
+            if folder not in self._checked:
                 new = not folder.exists()
                 folder.mkdir(parents=True, exist_ok=True)
                 try:
@@ -356,16 +344,6 @@ class RayCluster:
         finally:
             for path in (question, *answers):
                 path.unlink(missing_ok=True)
-
-
-@dataclass
-class _Counted(Display):
-    """Tells how many models are measured."""
-
-    progress: Callable[[int, int], None]
-
-    def scored(self, done: int, total: int) -> None:
-        self.progress(done, total)
 
 
 def _visible(path: Path, seconds: float = PATIENCE) -> bool:
@@ -413,13 +391,13 @@ def _forecast(study: Study, places: Places, way_out: str, threads: int) -> Forec
 
 
 def _make(source: PlanSource, threads: int, name: str, messages: str) -> tuple[str, ...]:
-    """Make a run of a plan, and return how that ended: ``stopped`` if it was interrupted, else see ``make``."""
+    """Make a run of a plan, and return how that ended: ``stopped`` if it was interrupted, else see ``outcome``."""
     keep_memory()
     with _interruptible(), threads_of_torch(threads), open(messages, "w", encoding="utf-8") as file:
         channel = Channel(file)
         try:
             tasks = source.tasks(lambda label: SentDisplay(channel, label, seconds=1.0))
-            return make(*next(task for task in tasks if name_of(task[1]) == name))
+            return outcome(*next(task for task in tasks if name_of(task[1]) == name))
         except (Stopped, KeyboardInterrupt):
             return ("stopped",)
         except ValueError as error:
@@ -430,9 +408,7 @@ def _measure(source: PlanSource, messages: str) -> None:
     """Measure all models of a plan on this machine."""
     keep_memory()
     with _interruptible(), open(messages, "w", encoding="utf-8") as file:
-        channel = Channel(file)
-        tasks = source.tasks(lambda label: Display())
-        executors.measure(tasks, SentDisplay(channel, "speed").scored)
+        measure_here(source.tasks(lambda label: Display()), SentDisplay(Channel(file), "speed"))
 
 
 @contextlib.contextmanager

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from synthattn.compare import statistics
-from synthattn.compare.costs import SPEEDS
 from synthattn.compare.records import StudyRecord
-from synthattn.compare.results import Difference, Run, Score, Variant
+from synthattn.compare.results import SPEEDS, Difference, Run, Score, Variant
 from synthattn.metrics.base import Metric
 
 Runs = Mapping[int, StudyRecord]

@@ -1,87 +1,136 @@
-"""Go through the runs of a plan; commands that run side by side, each in its own process, share them."""
+"""Make the runs of a plan on this machine, in this process or in several; commands that run side by side share them."""
 
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+
+import torch
 
 from synthattn.compare.execution import Execution, processes
-from synthattn.compare.plan import PlannedRun
-from synthattn.compare.schedule import Announce, Task, unfinished
-from synthattn.data.locks import locked_file
+from synthattn.compare.forecast import Forecast, available_memory, cores, forecast
+from synthattn.compare.schedule import Announce, PlanSource, Schedule, Task, held, make, unfinished
+from synthattn.messages import suggestion
+from synthattn.training.prepare import Prepared
+from synthattn.training.progress import Display
+
+EXECUTORS = ("local", "ray")
+WORTH_PROCESSES = 30.0
+"""Seconds of training that are worth the start of several processes."""
+INTERVAL = 1.0
+"""Seconds between looks whether another command has ended a run."""
 
 
-def execute(
-    tasks: Sequence[Task],
-    announce: Announce = lambda number, total, run: None,
-    finished: Callable[[], object] = lambda: None,
-) -> None:
-    """Make the runs of a plan that have no record yet.
+class Executor:
+    """Makes the runs of a plan on this machine; the base of those that make them elsewhere."""
+
+    def usual_threads(self, runs: int) -> int:
+        """Return the threads of a run with which as many runs as there are keep all cores busy."""
+        return max(1, cores() // runs) if not torch.cuda.is_available() else torch.get_num_threads()
+
+    def usual_jobs(self, expected: Forecast | None, threads: int) -> int:
+        """Return how many runs are made at the same time: as many as cores and memory allow, one per accelerator.
+
+        Args:
+            expected: of all runs; None: nothing was timed.
+            threads: of each run.
+        """
+        if expected is None:
+            return 1
+        if torch.cuda.is_available():
+            return torch.cuda.device_count()
+        if expected.training(1) < WORTH_PROCESSES:
+            return 1
+        memory = available_memory()
+        fitting = cores() if memory is None else memory // expected.memory
+        return max(1, min(cores() // threads, fitting))
+
+    def forecast(self, execution: Execution, prepared: Prepared, threads: int) -> Forecast:
+        """Time the first steps of every model where the runs will be made."""
+        with threads_of_torch(threads):
+            return forecast(execution, execution.study.parts[0], prepared)
+
+    def execute(
+        self,
+        tasks: Sequence[Task],
+        source: PlanSource,
+        jobs: int,
+        threads: int,
+        announce: Announce = lambda number, total, run: None,
+        finished: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Make the runs of a plan that have no record yet.
+
+        Args:
+            tasks: all runs of the plan, as ``source`` returns them.
+            source: tells other processes where their tasks come from.
+            jobs: number of runs at the same time.
+            threads: number of threads of each run.
+            announce: is told the number of the next run, how many there are, and which it is.
+            finished: is called after each run, in this process.
+        """
+        schedule = Schedule(unfinished(tasks), announce, finished)
+        if min(jobs, schedule.total) > 1:
+            from synthattn.compare.workers import Pool
+
+            Pool(schedule, source, min(jobs, schedule.total), threads).run()
+            return
+        with threads_of_torch(threads):
+            make_here(schedule)
+
+    def measure(self, tasks: Sequence[Task], source: PlanSource, threads: int, display: Display) -> None:
+        """Measure the models of a plan that are not measured yet, after all of its runs."""
+        measure_here(tasks, display)
+
+
+def find_executor(name: str = "local", address: str | None = None, gpus: float | None = None) -> Executor:
+    """Return what makes runs: this machine, or a cluster at an address.
 
     Args:
-        tasks: all runs of a plan, each with what makes it.
-        announce: is told the number of the next run, how many there are, and which it is.
-        finished: is called after each run.
+        name: ``local`` or ``ray``.
+        address: of the cluster: ``auto`` for the one that this machine belongs to, or ``HOST:PORT``.
+        gpus: part of an accelerator that each run on the cluster gets; by default one, if there are any.
     """
-    missing = unfinished(tasks)
-    for number, execution, run in shared(missing):
-        announce(number, len(missing), run)
-        execution.run(run)
-        finished()
+    if name not in EXECUTORS:
+        raise ValueError(f"there is no executor {name!r}{suggestion(name, EXECUTORS)}")
+    if name == "ray":
+        from synthattn.compare.cluster import RayCluster
+
+        return RayCluster(address or "", gpus)
+    if address is not None or gpus is not None:
+        raise ValueError(f"{'--address' if address is not None else '--gpus'} is for --executor ray")
+    return Executor()
 
 
-def measure(tasks: Sequence[Task], progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-    """Measure the models of a plan that are not measured yet, after all of its runs.
+def make_here(schedule: Schedule) -> None:
+    """Make all runs in this process. Those that another command makes are waited for at the end, or taken over."""
+    while schedule.waiting:
+        task = schedule.next(busy=False)
+        if task is None:
+            time.sleep(INTERVAL)
+        elif processes() > 1:  # these make every run together
+            task[0].run(task[1])
+            schedule.ended(task, "done")
+        else:
+            schedule.ended(task, make(*task))
 
-    Speeds come last: beside a training they would be those of half a machine.
-    """
+
+def measure_here(tasks: Sequence[Task], display: Display) -> None:
+    """Measure in this process. Speeds come last: beside a training they would be those of half a machine."""
     left = [(execution, run) for execution, run in tasks if execution.unmeasured(run)]
-    progress(0, len(left))
+    display.scored(0, len(left))
     for number, (execution, run) in enumerate(left, 1):
         with held(execution.places.run(run)) as mine:
             if mine:
                 execution.measure(run)
-        progress(number, len(left))
+        display.scored(number, len(left))
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[bool]:
-    """Try to have a run for this process alone; the block is told whether it has it.
-
-    The lock is beside the folder: the one inside of it is for whoever trains there, see ``locked_folder``.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    path = folder.with_name(f"{folder.name}.lock")
-    with locked_file(path) as mine:
-        try:
-            yield mine
-        finally:
-            if mine:
-                path.unlink(missing_ok=True)  # before the lock is given up: afterwards it may be another's
-
-
-def shared(missing: Sequence[Task], seconds: float = 5.0) -> Iterator[tuple[int, Execution, PlannedRun]]:
-    """Yield the runs that are for this process, each held while it is made, with the number of those dealt with.
-
-    What another process is making is passed over for what comes after it, and waited for at the end, a look every few
-    seconds: if that process is stopped, its run is taken over.
-    """
-    if processes() > 1:  # these make every run together
-        yield from ((number, *task) for number, task in enumerate(missing, 1))
-        return
-    left = list(missing)
-    while left:
-        busy = False
-        for task in left:
-            execution, run = task
-            with held(execution.places.run(run)) as mine:
-                busy = busy or not mine
-                # A learning rate, or a model to start from, may be what another process is about to have.
-                if not mine or (busy and not execution.ready(run)):
-                    continue
-                left.remove(task)
-                if not execution.done(run):
-                    yield len(missing) - len(left), execution, run
-                break
-        else:
-            time.sleep(seconds)
+def threads_of_torch(count: int) -> Iterator[None]:
+    """Let torch use so many threads until the block ends."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -7,18 +7,25 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from synthattn.bench.timing import undisturbed
-from synthattn.compare.costs import builder
-from synthattn.compare.execution import Execution
-from synthattn.compare.measure import generation_step, heaviest, inference_step, training_memory, training_step, typical
+from synthattn.bench.two_models import (
+    generation_step,
+    heaviest,
+    inference_step,
+    training_memory,
+    training_step,
+    typical,
+)
+from synthattn.compare.execution import Execution, builder
 from synthattn.compare.plan import PlannedRun, StudyPart
 from synthattn.models.size import memory_limit
 from synthattn.render.numbers import duration
 from synthattn.training.prepare import Prepared, encode_for_evaluation
+from synthattn.training.progress import Display
 from synthattn.training.run import plan as plan_training
 from synthattn.training.settings import Settings
 
@@ -29,6 +36,8 @@ LEAST_STEPS = 20
 PROCESS_BYTES = 600_000_000
 """Memory of a process that has loaded the libraries."""
 NEW_TOKENS = 8
+EXPECTED = 10.0
+"""Seconds for which the expected pace counts."""
 
 
 @dataclass(frozen=True)
@@ -220,3 +229,70 @@ def seconds_of(text: str) -> float:
     if not seconds or seconds > 1e9:
         raise ValueError(f"--budget takes a time such as 90s, 30min or 1.5h, got {text!r}")
     return seconds
+
+
+@dataclass
+class Overall:
+    """Progress of several runs, some of them at the same time.
+
+    Args:
+        inner: returns the display of one run, from its label.
+        seconds: expected time of each run that is still to be made, by its label.
+        afterwards: seconds of what comes after the last run.
+        jobs: number of runs at the same time.
+    """
+
+    inner: Callable[[str], Display]
+    seconds: Mapping[str, float]
+    afterwards: float
+    jobs: int = 1
+    done: dict[str, float] = field(default_factory=dict)
+    """Finished part of each run, from 0 to 1."""
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.shown = self.inner("all runs")
+
+    def display(self, label: str) -> Display:
+        """Return a display of one run that counts in the total, too."""
+        return _Counted(self, label, self.inner(label))
+
+    def update(self, label: str, part: float) -> None:
+        if label not in self.seconds:
+            return
+        self.done[label] = part
+        total = sum(self.seconds.values())
+        if not total:  # no model could be timed
+            return
+        behind = sum(self.seconds[name] * done for name, done in self.done.items())
+        passed = time.monotonic() - self.began
+        # Little has been seen at first: trust what was expected then, and what was seen later.
+        pace = (passed + EXPECTED) / (behind + EXPECTED * self.jobs)
+        self.shown.overall(behind / total, f"about {duration((total - behind) * pace + self.afterwards)} left")
+
+    def close(self) -> None:
+        self.shown.close()
+
+
+@dataclass
+class _Counted(Display):
+    """The display of a run that is part of a total."""
+
+    overall_progress: Overall
+    label: str
+    inner: Display
+
+    def note(self, text: str) -> None:
+        self.inner.note(text)
+
+    def step(self, step: int, steps: int, facts: dict[str, str]) -> None:
+        self.inner.step(step, steps, facts)
+        if steps:
+            self.overall_progress.update(self.label, step / steps)
+
+    def scored(self, done: int, total: int) -> None:
+        self.inner.scored(done, total)
+
+    def close(self) -> None:
+        self.inner.close()
+        self.overall_progress.update(self.label, 1.0)

@@ -91,7 +91,7 @@ def document(results: Results) -> Document:
         ],
         heading=results.answer[0] if results.answer else title,
         scripted=True,
-        places=len(results.variants),
+        places=len(results.models),
     )
 
 
@@ -101,11 +101,11 @@ def _lead(results: Results) -> Iterator[Block]:
         yield Listing(details)
     parts: list[str | Span] = []
     for status, words in (("running", "Still running"), ("waiting", "Still to come")):
-        names = [variant.attention for variant in results.variants if variant.status == status]
+        names = [variant.attention for variant in results.models if variant.status == status]
         parts += [Span(f"{words}:", "strong"), f" {', '.join(names)}. "] if names else []
     if parts:
         yield Paragraph(parts, "warning")
-    done, every = sum(variant.status == "done" for variant in results.variants), len(results.variants)
+    done, every = sum(variant.status == "done" for variant in results.models), len(results.models)
     about = [f"{results.task} on {results.data}"]
     about += [f"{every} kinds of attention" if done == every else f"{done} of {every} kinds of attention done"]
     about += [f"baseline {results.baseline}"]
@@ -119,7 +119,7 @@ def scatter(results: Results, cost: str, width: int = 560, height: int = 380) ->
     metric, better = label(results.main_metric), direction(results, results.main_metric)
     attribute, unit, text, per = COSTS[cost]
     points = []
-    for place, variant in enumerate(results.variants):
+    for place, variant in enumerate(results.models):
         score, x = variant.scores.get(results.main_metric), getattr(variant, attribute)
         if score is None or x is None or not all(map(math.isfinite, (score.value, score.low, score.high, x))):
             continue
@@ -137,19 +137,20 @@ def scatter(results: Results, cost: str, width: int = 560, height: int = 380) ->
 def differences(results: Results) -> ForestPlot:
     """Return a row for each variant with its difference from the baseline, and the margin for being as good."""
     metric, points = results.main_metric, []
-    for place, variant in enumerate(results.variants):
+    for place, variant in enumerate(results.models):
         score = variant.scores.get(metric)
         found = score.difference if score else None
         if found is not None and all(map(math.isfinite, (found.value, found.low, found.high))):
             ends = f"[{signed(found.low, 2)}, {signed(found.high, 2)}], {chance(found.p_value)}"
             tip = f"{variant.attention}\n{signed(found.value, 2)} {ends}"
             points.append(Point("ours", place, found.value, variant.attention, tip, found.low, found.high))
-    base = next((v.scores[metric].value for v in results.variants if v.attention == results.baseline and v.scores), 0.0)
+    base = results.base.scores.get(metric) if results.base is not None else None
     left, right = ("worse", "better") if higher_is_better(results, metric) else ("better", "worse")
     across = f"\N{LEFTWARDS ARROW} {left}, {right} \N{RIGHTWARDS ARROW}"
     caption = f"{label(metric)}: difference from {results.baseline}"
     note = f"Grey: within {100 * MARGIN:g} % of {results.baseline}."
-    return ForestPlot(caption, across, points, 0.0, zone=MARGIN * abs(base), width=560, caption=caption, note=note)
+    zone = MARGIN * abs(base.value) if base is not None else 0.0
+    return ForestPlot(caption, across, points, 0.0, zone=zone, width=560, caption=caption, note=note)
 
 
 def _costs(results: Results) -> Iterator[Block]:
@@ -160,17 +161,17 @@ def _costs(results: Results) -> Iterator[Block]:
     charts += [Figures([gaps])] if any(end for p in gaps.points for end in (p.x, p.low, p.high)) else []
     if charts:
         floor = results.floor(results.main_metric)
-        said = f" The floor, {floor[0]}, has {digits(floor[1])}: the dotted line, if it is near." if floor else ""
-        yield Paragraph(f"Bars are intervals of 95 %. Dashed lines pass through the baseline.{said}", "note")
+        said = f" The dotted line, if it is near, is the floor: {floor[0]}, {digits(floor[1])}." if floor else ""
+        yield Paragraph(f"Bars are 95 % intervals. Dashed lines pass through {results.baseline}.{said}", "note")
         yield Beside(charts)
 
 
 def _learning(results: Results) -> Iterator[Block]:
     charts = []
-    seeds = max((len(score.by_seed) for v in results.variants for score in v.scores.values()), default=1)
+    seeds = max((len(score.by_seed) for v in results.models for score in v.scores.values()), default=1)
     for title, kind in (("Validation loss", "validation_curve"), ("Training loss", "loss_curve")):
         lines = []
-        for place, variant in enumerate(results.variants):
+        for place, variant in enumerate(results.models):
             if points := thinned(getattr(variant, kind)):
                 tips = [f"{variant.attention}\nstep {x:,.0f}: {digits(y, 4)}" for x, y in points]
                 tip = f"{variant.attention}: {digits(points[-1][1], 4)} at the end"
@@ -187,7 +188,7 @@ def _learning(results: Results) -> Iterator[Block]:
             rule = {"rule": floor, "rule_name": name} if floor is not None and floor <= 1.5 * top else {}
             charts.append(Lines(title, "step", "loss", lines, log, top=top, caption=caption, legend=legend, **rule))
     if charts:
-        bands = any(variant.validation_band for variant in results.variants)
+        bands = any(variant.validation_band for variant in results.models)
         said = (
             f"Validation: mean of {seeds} seeds, and the band of all. Training: first seed." if bands else "First seed."
         )
@@ -217,8 +218,8 @@ def thinned(curve: list[list[float]]) -> list[tuple[float, float]]:
 
 
 def _attention(results: Results) -> Iterator[Block]:
-    shown = [v for v in results.variants if v.heads or v.histograms or v.mixture]
-    base = next((variant for variant in results.variants if variant.attention == results.baseline), None)
+    shown = [v for v in results.models if v.heads or v.histograms or v.mixture]
+    base = results.base
     for n, variant in enumerate(shown):
         others = base.histograms if base is not None and base is not variant else []
         yield Folded(variant.attention, list(_looks(variant, others, results.baseline)), not n, "attention")
@@ -298,7 +299,7 @@ def _by_head(title: str, layers: Sequence[tuple[str, Sequence[float]]]) -> Table
 
 def _samples(results: Results) -> Iterator[Block]:
     """Return each sample with its answers below each other, where differences are seen best."""
-    written = [variant for variant in results.variants if variant.samples]
+    written = [variant for variant in results.models if variant.samples]
     if not results.samples or not written:
         return
     yield Paragraph(

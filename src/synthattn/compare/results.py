@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from synthattn.bench.timing import Speed
 from synthattn.saved_file import read_dataclass, write_text
+from synthattn.training.attention_weights import Heads, Histogram, MixtureShares
 
 FILE, VERSION = "results.json", 2
-WIDE = 0.25
-"""A speed is uncertain if its quartiles are further apart than this share of it."""
+SPEEDS = ("training_speed", "inference_speed", "generation_speed")
 
 
 @dataclass
@@ -35,65 +36,6 @@ class Score:
     by_seed: list[float]
     difference: Difference | None = None
     """From the baseline; None for the baseline itself, where there is none, and where the seeds are not the same."""
-
-
-@dataclass
-class Heads:
-    """Attention of one layer, for one text, or for the mean of several."""
-
-    stack: str
-    """``encoder`` or ``decoder``."""
-    layer: int
-    """Counted from 0; the page counts from 1."""
-    size: int
-    """Each map has ``size`` rows (from) and ``size`` columns (to)."""
-    span: int
-    """How many positions the map covers; where it is more than ``size``, each cell is a mean of neighbours."""
-    maps: list[str]
-    """One for each head: base64 of ``size * size`` bytes by rows, 255 standing for ``peaks`` of the same head."""
-    peaks: list[float]
-    entropy: list[float]
-    """Of each head, mean over positions, in nats divided by that of even weights: 0 is one token, 1 is all alike."""
-
-
-@dataclass
-class Histogram:
-    """How often attention weights of each size occur in a layer, all heads together."""
-
-    stack: str
-    layer: int
-    edges: list[float]
-    """Of the bins, in powers of ten: -4 stands for 0.0001."""
-    counts: list[float]
-    """Shares, that sum to 1."""
-
-
-@dataclass
-class MixtureShares:
-    """How much each term of a mixture weighs in a layer."""
-
-    stack: str
-    layer: int
-    terms: list[str]
-    weights: list[list[float]]
-    """For each term a number for each head, or a single one."""
-
-
-@dataclass
-class Speed:
-    """A speed, as times that of the baseline, measured in turn with it; more is faster."""
-
-    value: float
-    low: float
-    high: float
-    """Quartiles of the rounds."""
-    rounds: int = 0
-    """0 where it was not recorded."""
-
-    @property
-    def uncertain(self) -> bool:
-        """Whether the rounds differ so much that the speed says little."""
-        return self.high - self.low > WIDE * self.value
 
 
 @dataclass
@@ -275,14 +217,14 @@ class Results:
     note: str = ""
 
     @property
-    def variants(self) -> list[Variant]:
-        """The rows that are models, as a comparison calls them."""
-        return self.models
-
-    @property
     def models(self) -> list[Variant]:
         """The rows that are models."""
         return [row for row in self.rows if row.attention]
+
+    @property
+    def base(self) -> Variant | None:
+        """The model that others are compared with, where it is among them."""
+        return next((row for row in self.models if row.attention == self.baseline), None)
 
     @property
     def floors(self) -> list[Variant]:

@@ -44,15 +44,15 @@ def tables(results: Results) -> tuple[Table, Table]:
 
     Trivial systems, which are no models, are the last rows.
     """
-    variants = [*results.variants, *results.floors]
+    variants = [*results.models, *results.floors]
     first, rest = [], []
     for name in metric_names(results):
         main = name == results.main_metric
         scores = [variant.scores.get(name) for variant in variants]
         places = decimals(scores)
-        cells = [score_cell(score, places) for score in scores[: len(results.variants)]]
+        cells = [score_cell(score, places) for score in scores[: len(results.models)]]
         # Scores of trivial systems are exact.
-        cells += [replace(score_cell(score, places), detail="") for score in scores[len(results.variants) :]]
+        cells += [replace(score_cell(score, places), detail="") for score in scores[len(results.models) :]]
         if main:
             cells = [replace(cell, trouble=trouble(variant)) for cell, variant in zip(cells, variants, strict=True)]
             gaps = [difference_cell(score, higher_is_better(results, name), places) for score in scores]
@@ -87,7 +87,7 @@ def tables(results: Results) -> tuple[Table, Table]:
     rest = [column for column in [*rest, *behind] if not all(cell.empty for cell in column.cells)]
     rows = [
         Row((Span(each.attention, "code"),), remark="baseline" if each.attention == results.baseline else "", place=n)
-        for n, each in enumerate(results.variants)
+        for n, each in enumerate(results.models)
     ]
     rows += [Row((Span(each.name),), remark="floor") for each in results.floors]
     title = f"{results.task} on {results.data}"
@@ -103,7 +103,7 @@ def trouble(variant: Variant) -> str:
 
 def metric_names(results: Results) -> list[str]:
     """Return the main metric first, then those that are defined, then those that only a variant has."""
-    scored = (name for variant in results.variants for name in variant.scores)
+    scored = (name for variant in results.models for name in variant.scores)
     return list(dict.fromkeys([results.main_metric, *results.metrics, *scored]))
 
 
@@ -120,7 +120,7 @@ def direction(results: Results, name: str) -> str:
 
 def published(results: Results, name: str) -> list[Published]:
     """Return the paper's tables that have a number for one of the variants."""
-    ours = {variant.attention for variant in results.variants}
+    ours = {variant.attention for variant in results.models}
     return [table for table in results.published if table.metric == name and ours & table.values.keys()]
 
 
@@ -136,7 +136,7 @@ def definitions(results: Results) -> dict[str, str]:
 
 def legend(results: Results) -> list[str]:
     """Return how intervals were made, and how the paper's numbers differ."""
-    scores = [score for variant in results.variants for score in variant.scores.values()]
+    scores = [score for variant in results.models for score in variant.scores.values()]
     shown = [table for table in results.published if table in published(results, table.metric)]
     theirs = [
         f"{label(each.metric)} in the paper: {each.table}." + (f" {each.note}" if each.note else "") for each in shown
@@ -187,7 +187,7 @@ def difference_cell(score: Score | None, higher_better: bool, places: int) -> Ce
 def _either_clears(results: Results, score: Score | None) -> bool:
     """Return True if a score or the baseline's clears the floor of the main metric, as the answer asks."""
     name, floor = results.main_metric, results.floor(results.main_metric)
-    baseline = next((each.scores.get(name) for each in results.variants if each.attention == results.baseline), None)
+    baseline = results.base.scores.get(name) if results.base is not None else None
     higher = higher_is_better(results, name)
     return any(one and clears(one, floor and floor[1], higher) for one in (score, baseline))
 
@@ -219,7 +219,7 @@ def decimals(scores: Iterable[Score | None]) -> int:
 
 def csv_table(results: Results) -> str:
     """Return all numbers as they are, one row for each variant; columns that no variant has are left out."""
-    rows = [dict(_record(results, variant)) for variant in (*results.variants, *results.floors)]
+    rows = [dict(_record(results, variant)) for variant in (*results.models, *results.floors)]
     heads = list(dict.fromkeys(head for row in rows for head in row)) or ["attention", "status"]
     kept = [h for h in heads if h in ("attention", "status") or any(row.get(h) not in (None, "") for row in rows)]
     text = io.StringIO()

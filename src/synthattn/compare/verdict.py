@@ -72,6 +72,7 @@ class _AnswerWriter:
             self.chosen = max(self.cheaper, key=self._worth)
         else:
             self.chosen = max(self.as_good, key=lambda row: self._sign(self._value(row)), default=None)
+        self.undecided = self.chosen is None and any(self._side(row) != -1 for row in self.judged)
 
     # The three first paragraphs ------------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class _AnswerWriter:
             return "No answer yet: the models have not learned the task."
         kept = "dot-product attention" if base == "vanilla" else base
         if chosen is None:
-            if any(self._side(row) != -1 for row in self.judged):
+            if self.undecided:
                 return f"No answer yet: the test is too small to tell whether another attention is as good as {base}."
             nearest = max(self.judged, key=lambda row: self._sign(self._value(row)))
             far = abs(self._value(nearest) - self._value(self.baseline)) > self._margin()
@@ -106,31 +107,31 @@ class _AnswerWriter:
         row = self.chosen or best
         difference = row.scores[self.metric].difference
         shown += f"; {row.attention} {_number(self._value(row))}"
-        if difference is not None:
+        if difference is not None and not any((difference.value, difference.low, difference.high)):
+            shown += ", no difference"
+        elif difference is not None:
             ends = f"{difference.low:+.3g} to {difference.high:+.3g}"
             shown += f", a difference of {difference.value:+.3g} (95 %: {ends})"
         if self.floor is not None:
-            shown += f"; {self.floor[0]} {_number(self.floor[1])}"
+            shown += f"; without a model ({self.floor[0]}) {_number(self.floor[1])}"
         return f"{shown}. {'Higher' if self.higher else 'Lower'} is better."
 
     def trust(self) -> str:
+        """Return how far to trust the answer, or what would give one."""
+        base, names = self.results.baseline, {row.attention for row in self.judged}
+        moving = [name for name in moving_gaps(self.results) if name in names]
+        said = [f"the gap to {base} is still moving for {_listed(moving)}; train for longer"] if moving else []
+        if not self.judged or self.undecided:
+            return f"To get an answer: {'; '.join([self._examples() if self.judged else self._budget(), *said])}."
         seeds = len(self.baseline.scores[self.metric].by_seed)
-        said = ["one seed; another one may change the order (--seeds 3)" if self.one_seed else f"{seeds} seeds"]
-        if not self.judged:
-            said.append(self._budget())
-        elif self.chosen is None and any(self._side(row) == 0 for row in self.judged):
-            said.append(self._examples())
-        elif not self._clears(self.baseline):
-            said.append(f"{self.results.baseline} itself does not clear the floor, so it may need more training")
-        judged = {row.attention for row in self.judged}
-        moving = [name for name in moving_gaps(self.results) if name in judged]
-        if moving:
-            said.append(f"the gap to {self.results.baseline} is still moving for {_listed(moving)}; train for longer")
+        if not self._clears(self.baseline):
+            less = self.floor[0] if self.floor else "a score of zero"
+            said.insert(0, f"{base} itself is not clearly better than {less}; it may need more training")
+        said.insert(0, "one seed; another one may change the order (--seeds 3)" if self.one_seed else f"{seeds} seeds")
         speed = self.chosen.speed if self.chosen is not None else None
         if speed is not None and speed.uncertain:
             rounds = f" in {speed.rounds} rounds" if speed.rounds else ""
-            span = f"{speed.low:.2f} to {speed.high:.2f} times the baseline's{rounds}"
-            said.append(f"the training speed is uncertain ({span})")
+            said.append(f"the training speed is uncertain ({speed.low:.2f} to {speed.high:.2f} times {base}'s{rounds})")
         return f"How far to trust this: {'; '.join(said)}."
 
     # Details -------------------------------------------------------------------------------------------------
@@ -141,13 +142,13 @@ class _AnswerWriter:
         unpaired = [row for row in left if self._side(row) is None]
         groups = {
             "Better": self.better,
-            f"As good, at most {100 * MARGIN:g} % worse with 95 % certainty": [
-                row for row in self.as_good if row not in self.better
-            ],
-            "Not shown to be as good, nor to be worse": [row for row in left if self._side(row) in (0, 1)],
+            f"As good, within {100 * MARGIN:g} %": [row for row in self.as_good if row not in self.better],
+            "Undecided, because the test is too small": [row for row in left if self._side(row) in (0, 1)],
             "Worse": [row for row in left if self._side(row) == -1],
             "Not compared, because their seeds differ": unpaired,
-            "Not judged, because neither side clears the floor": [row for row in self.others if row not in self.judged],
+            f"Not judged, because these and {self.results.baseline} have not learned the task": [
+                row for row in self.others if row not in self.judged
+            ],
         }
         return [
             *self._cheapest(),
@@ -162,7 +163,7 @@ class _AnswerWriter:
         for kind in dict.fromkeys(kind for row in self.cheaper for kind in self._savings(row)):
             row = min(self.cheaper, key=lambda row: self._savings(row).get(kind, (1.0, ""))[0])
             first.setdefault(row.attention, []).append(self._savings(row)[kind][1])
-        said = "; ".join(f"{name} {_listed(texts)}" for name, texts in first.items())
+        said = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in first.items())
         return [f"Cheapest of those that are as good or better: {said}."]
 
     # Judgements ----------------------------------------------------------------------------------------------
@@ -250,9 +251,10 @@ class _AnswerWriter:
             room = self._margin() + self._sign(one.value) if one is not None else 0.0
             if one is not None and room > 0:
                 factors.append(((one.high - one.low) / 2 / room) ** 2)
+        more = " (--seeds 3)" if self.one_seed else ""
         if not factors or min(factors) > MOST:
-            return "more seeds or more test examples would tell more"
-        return f"about {_rounded(max(2.0, min(factors)))} times as many test examples would tell, or more seeds"
+            return f"many more test examples, or more seeds{more}"
+        return f"a test with {_rounded(max(2.0, min(factors)))} times as many examples, or more seeds{more}"
 
 
 def _rounded(value: float) -> str:
@@ -263,13 +265,10 @@ def _rounded(value: float) -> str:
 
 def moving_gaps(results: Results) -> list[str]:
     """Return the variants whose gap to the baseline has not settled by the end of training."""
-    base = next((row for row in results.models if row.attention == results.baseline), None)
-    return [row.attention for row in results.models if base is not None and _is_moving(base, row)]
-
-
-def _is_moving(baseline: Variant, row: Variant) -> bool:
-    gaps = curve_gaps(row.validation_curve, baseline.validation_curve)
-    return gaps is not None and is_moving(gaps, baseline.validation_curve[-1][1])
+    base = results.base.validation_curve if results.base is not None else []
+    gaps = {row.attention: curve_gaps(row.validation_curve, base) for row in results.models}
+    moving = [name for name, found in gaps.items() if found is not None and is_moving(found, base[-1][1])]
+    return [name for name in moving if max(map(abs, gaps[name] or ())) >= UNSEEN]
 
 
 def clears(score: Score, floor: float | None, higher: bool) -> bool:
@@ -287,6 +286,8 @@ def clears(score: Score, floor: float | None, higher: bool) -> bool:
     return sign * surely > sign * floor
 
 
+UNSEEN = 0.001
+"""Gaps of losses below this one say nothing, however small the losses are."""
 SHARES = (0.5, 0.75, 1.0)
 """Shares of training at which the gap of two systems is looked at."""
 NOTHING = 0.002
@@ -318,7 +319,7 @@ def _without_baseline(results: Results, done: list[Variant]) -> list[str]:
     metric = results.main_metric
     sign = 1 if results.metrics[metric].higher_is_better else -1
     best = max(done, key=lambda row: sign * row.scores[metric].value)
-    asked = next((row for row in results.models if row.attention == results.baseline), None)
+    asked = results.base
     share = _share_of_seeds(asked) if asked is not None and asked.status == "failed" else ""
     why = "is not among what is compared" if asked is None else "was not trained to the end"
     why = f"failed {share}" if share else why

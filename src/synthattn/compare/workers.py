@@ -16,12 +16,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from synthattn.compare.reporting import Channel, SentDisplay, make, refuse, show
-from synthattn.compare.schedule import Announce, PlanSource, Schedule, Task, name_of, unfinished
+from synthattn.compare.schedule import Channel, PlanSource, Schedule, SentDisplay, Task, name_of, outcome, refuse, show
 from synthattn.training.memory import keep_memory
 from synthattn.training.progress import Display
 from synthattn.training.run import Stopped
@@ -29,35 +28,6 @@ from synthattn.training.run import Stopped
 DEVICES = "CUDA_VISIBLE_DEVICES"
 COMMAND = [sys.executable, "-m", "synthattn.compare.workers"]
 """Starts a worker."""
-
-
-def execute(
-    tasks: Sequence[Task],
-    source: PlanSource,
-    jobs: int,
-    threads: int,
-    announce: Announce = lambda number, total, run: None,
-    finished: Callable[[], object] = lambda: None,
-) -> None:
-    """Make the runs of a plan that have no record yet, several at the same time.
-
-    Args:
-        tasks: all runs of the plan, as ``source`` returns them.
-        source: tells the workers where their tasks come from.
-        jobs: number of worker processes.
-        threads: number of threads of each worker.
-        announce: is told the number of the next run, how many there are, and which it is.
-        finished: is called after each run, in this process.
-    """
-    missing = unfinished(tasks)
-    pool = _Pool(Schedule(missing, announce, finished), source, min(jobs, len(missing)), threads)
-    try:
-        pool.run()
-    except BaseException:
-        pool.stop()
-        raise
-    finally:
-        pool.close()
 
 
 @dataclass(eq=False)
@@ -91,8 +61,15 @@ class _Worker:
 
 
 @dataclass
-class _Pool:
-    """Workers, and the runs that are still to be made."""
+class Pool:
+    """Worker processes that make the runs of a schedule.
+
+    Args:
+        schedule: the runs that are still to be made.
+        source: tells the workers where their tasks come from.
+        jobs: number of worker processes.
+        threads: number of threads of each worker.
+    """
 
     schedule: Schedule
     source: PlanSource
@@ -102,6 +79,17 @@ class _Pool:
     events: "queue.Queue[tuple[_Worker, dict[str, Any] | None]]" = field(default_factory=queue.Queue)
 
     def run(self) -> None:
+        """Make all runs."""
+        try:
+            self._make_all()
+        except BaseException:
+            self._stop()
+            raise
+        finally:
+            for worker in self.workers:
+                self._discard(worker)
+
+    def _make_all(self) -> None:
         while self.schedule.waiting or any(worker.task for worker in self.workers):
             self._hand_out()
             with contextlib.suppress(queue.Empty):
@@ -168,7 +156,7 @@ class _Pool:
         if worker.task is not None:
             self.schedule.died(worker.task, reason)
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """Let all workers save and end; a second Ctrl-C ends them at once."""
         for worker in self.workers:
             assert worker.process.stdin is not None
@@ -177,10 +165,6 @@ class _Pool:
         with contextlib.suppress(KeyboardInterrupt):
             for worker in self.workers:
                 worker.process.wait()
-
-    def close(self) -> None:
-        for worker in self.workers:
-            self._discard(worker)
 
     def _discard(self, worker: _Worker) -> None:
         if worker.display is not None:
@@ -251,7 +235,7 @@ def work() -> None:
         tasks = {name_of(run): (made, run) for made, run in source.tasks(lambda name: SentDisplay(channel, name))}
         for name in messages:
             execution, run = tasks[name]
-            channel.send(*make(execution, run))
+            channel.send(*outcome(execution, run))
     except (Stopped, KeyboardInterrupt, StopIteration):
         return
 

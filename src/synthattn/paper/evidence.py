@@ -9,7 +9,7 @@ from typing import Any
 
 from synthattn.compare import records, statistics
 from synthattn.compare.collect import Runs, Scoring, add_runs, by_row, done, over_seeds, relative, same_seeds
-from synthattn.compare.inputs import chosen_rate
+from synthattn.compare.execution import chosen_rate
 from synthattn.compare.plan import ONE_ANSWER, Study, StudyRow
 from synthattn.compare.records import StudyRecord
 from synthattn.compare.results import Difference, MetricInfo, PublishedNumber, Results, Variant

@@ -96,7 +96,7 @@ class Task:
             return record.fields[column]
         known = listed(str(column) for column in record.fields)
         raise ValueError(
-            f"{record.where}: no column {name!r} for {self.name}, there are {known}; name it: {name}=COLUMN"
+            f"{record.where}: no column {name!r} for {self.name}, there are {known}; name it: --columns {name}=COLUMN"
         )
 
     def _column(self, record: Record, name: str) -> str | None:

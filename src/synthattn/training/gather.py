@@ -1,6 +1,6 @@
 """Collect settings from a file, from options and from ``--set``, in this order."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ DATA = {
 DEMO = {
     "model.preset": "demo",
     "data.vocab_size": 2000,
-    "training.steps": 360,
+    "training.steps": 330,
+    "training.evaluate_tokens": 16_384,
     "training.batch_tokens": 2048,
     "training.warmup": 100,
     "training.learning_rate": 3e-3,
@@ -33,7 +34,7 @@ DEMO_SEEDS = 2
 
 
 def gather(
-    file: Path | None, options: Mapping[str, Any], overrides: list[str], defaults: Mapping[str, Any] | None = None
+    file: Path | None, options: Mapping[str, Any], overrides: Sequence[str], defaults: Mapping[str, Any] | None = None
 ) -> Settings:
     """Return settings from all sources; ``options`` are by path, such as ``data.task``, None if not given."""
     found: dict[str, Any] = {}
@@ -87,7 +88,7 @@ def _merge(settings: dict[str, Any], other: Mapping[str, Any]) -> None:
             settings[name] = value
 
 
-def _one_end(found: dict[str, Any], options: Mapping[str, Any], overrides: list[str]) -> None:
+def _one_end(found: dict[str, Any], options: Mapping[str, Any], overrides: Sequence[str]) -> None:
     """Let steps, tokens or minutes of an option replace the end in a file or a default."""
     ends = ("steps", "tokens", "minutes")
     said = [end for end in ends if options.get(f"training.{end}") is not None]

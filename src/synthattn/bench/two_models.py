@@ -1,4 +1,4 @@
-"""What a variant costs, beside a baseline on the same machine at the same time."""
+"""Speed and memory of a model on given batches, beside another model in the same process."""
 
 import gc
 import statistics
@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from synthattn.bench.timing import quartiles, undisturbed
-from synthattn.compare.results import Speed
+from synthattn.bench.timing import Speed, quartiles, undisturbed
 from synthattn.data.batching import TokenBatches
 from synthattn.models.generation import SynthesizerGenerationMixin
 from synthattn.tasks.inputs import Inputs

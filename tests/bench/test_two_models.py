@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from helpers import chunks_for_all
 from helpers import make as make_layer
 from model_helpers import KINDS, MAX_LENGTH, config, ids, labels_for
-from synthattn.compare.measure import LiveMemory, heaviest, measure, training_memory
+from synthattn.bench.two_models import LiveMemory, heaviest, measure, training_memory
 from synthattn.compare.results import Speed
 from synthattn.models import SynthesizerForCausalLM, SynthesizerForMaskedLM
 

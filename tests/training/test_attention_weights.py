@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from model_helpers import DECODING, ENCODING, KINDS, MAX_LENGTH, ids, labels_for, make
-from synthattn.compare.pictures import EDGES, pictures
 from synthattn.compare.results import Heads, Histogram
+from synthattn.training.attention_weights import EDGES, pictures
 
 LENGTHS = [7, 13, 11]
 CELLS = 5

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from synthattn.compare.results import Heads, Histogram, MixtureShares
 from synthattn.layers.linformer import Linformer
 from synthattn.layers.synthetic_attention import SyntheticAttention
 from synthattn.models.stack import Stack
@@ -21,6 +20,48 @@ LOWEST, BINS_PER_POWER = -6, 4
 EDGES = [LOWEST + n / BINS_PER_POWER for n in range(-LOWEST * BINS_PER_POWER + 1)]
 # Maps with fewer rows show nothing any more; rather have fewer of them.
 SMALLEST_MAP = 16
+
+
+@dataclass
+class Heads:
+    """Attention of one layer, for one text, or for the mean of several."""
+
+    stack: str
+    """``encoder`` or ``decoder``."""
+    layer: int
+    """Counted from 0; the page counts from 1."""
+    size: int
+    """Each map has ``size`` rows (from) and ``size`` columns (to)."""
+    span: int
+    """How many positions the map covers; where it is more than ``size``, each cell is a mean of neighbours."""
+    maps: list[str]
+    """One for each head: base64 of ``size * size`` bytes by rows, 255 standing for ``peaks`` of the same head."""
+    peaks: list[float]
+    entropy: list[float]
+    """Of each head, mean over positions, in nats divided by that of even weights: 0 is one token, 1 is all alike."""
+
+
+@dataclass
+class Histogram:
+    """How often attention weights of each size occur in a layer, all heads together."""
+
+    stack: str
+    layer: int
+    edges: list[float]
+    """Of the bins, in powers of ten: -4 stands for 0.0001."""
+    counts: list[float]
+    """Shares, that sum to 1."""
+
+
+@dataclass
+class MixtureShares:
+    """How much each term of a mixture weighs in a layer."""
+
+    stack: str
+    layer: int
+    terms: list[str]
+    weights: list[list[float]]
+    """For each term a number for each head, or a single one."""
 
 
 def pictures(
@@ -120,29 +161,18 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _shown(layers: Sequence[tuple[str, int, int]], cells: int, budget: int) -> list[tuple[int, int]]:
-    """For each layer (stack, heads, tokens), the size of its maps and how many it has."""
-    wanted = [True] * len(layers)
+    """Return the size of the maps of each layer (stack, heads, tokens), and how many maps it has."""
+    stacks = [[n for n, layer in enumerate(layers) if layer[0] == name] for name in {name for name, _, _ in layers}]
+    some = {own[at] for own in stacks for at in (0, (len(own) - 1) // 2, -1)}
     most = max((heads for _, heads, _ in layers), default=0)
-
-    def plan() -> list[tuple[int, int]]:
-        return [
-            (min(cells, span), min(heads, most) if show else 0)
-            for (_, heads, span), show in zip(layers, wanted, strict=True)
-        ]
-
-    def too_much() -> bool:
-        return sum(size * size * count for size, count in plan()) > budget
-
-    if too_much():
-        for stack in {name for name, _, _ in layers}:
-            own = [n for n, (name, _, _) in enumerate(layers) if name == stack]
-            for n in set(own) - {own[0], own[(len(own) - 1) // 2], own[-1]}:
-                wanted[n] = False
-    while cells > SMALLEST_MAP and too_much():
-        cells -= 1
-    while most > 0 and too_much():
-        most -= 1
-    return plan()
+    smaller = [(some, size, most) for size in range(cells, min(cells, SMALLEST_MAP) - 1, -1)]
+    fewer = [(some, min(cells, SMALLEST_MAP), count) for count in range(most - 1, -1, -1)]
+    plan: list[tuple[int, int]] = []
+    for shown, size, count in [(set(range(len(layers))), cells, most), *smaller, *fewer]:
+        plan = [(min(size, span), min(heads, count) * (n in shown)) for n, (_, heads, span) in enumerate(layers)]
+        if sum(size * size * count for size, count in plan) <= budget:
+            break
+    return plan
 
 
 def _maps(layer: _Layer, size: int, count: int) -> tuple[list[str], list[float]]:
