@@ -13,6 +13,7 @@ from torch import Tensor
 
 from synthattn.engine import second_order, thresholds
 from synthattn.engine.call import Call
+from synthattn.engine.native.dropout import draw_seed
 from synthattn.engine.projection import needs_grad
 from synthattn.logits import Logits
 from synthattn.masks import Mask
@@ -25,9 +26,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"]:
         return attend_whole(call)
     logits, value = call.logits, call.values.batch_major()
     tensors, rebuild = second_order.take_apart(logits)
-    # Drawn from torch's generator, so that torch.manual_seed makes a run repeatable.
-    seed = int(torch.randint(2**62, (), device="cpu")) if call.dropout > 0.0 else 0
-    plan = _Plan(rebuild, call.mask, call.dropout, seed, _chunks(call))
+    plan = _Plan(rebuild, call.mask, call.dropout, draw_seed() if call.dropout > 0.0 else 0, _chunks(call))
     if not needs_grad(value, *tensors):
         return _forward(plan, logits, value)
     return _Chunked.apply(plan, value, *tensors)  # pyright: ignore[reportReturnType]

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import register_flop_formula
 
 from synthattn.engine import memory_pool, second_order
 from synthattn.engine.native import library
 from synthattn.engine.native.dropout import highest_kept, undropped
 from synthattn.engine.native.library import block_shape, diagonals_of, loaded, rows_of
-from synthattn.engine.native.operators import register
 from synthattn.engine.native.problem import SCHEMA, Problem, check_attention, check_gradient
 from synthattn.logits import Bias, Logits, LogitTerm, Product
 from synthattn.masks import Mask
@@ -29,10 +29,10 @@ KEPT_BYTES = 2**28
 
 def attention(problem: Problem) -> Tensor:
     """Return the result of a problem, recorded by autograd where one of its tensors wants a gradient."""
-    tensors = [None if t is None else _readable(t) for t in problem.tensors]
+    tensors = problem.tensors
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         return _Attend.apply(problem.with_tensors([None] * len(tensors)), *tensors)  # pyright: ignore
-    return ATTEND(*problem.with_tensors(tensors), False)[0]
+    return ATTEND(*problem, False)[0]
 
 
 class _Attend(torch.autograd.Function):
@@ -94,10 +94,7 @@ def attend(*arguments: Any) -> list[Tensor]:
     problem = Problem(*fields)
     check_attention(problem)
     given, _memory = _described(problem, backward=False)
-    value = problem.value
-    batch, heads, _, width = value.shape
-    result = memory_pool.empty((batch, problem.q, heads, width), value.dtype).transpose(1, 2)
-    needed = [memory_pool.empty(shape, value.dtype) for shape in _needed_shapes(problem) if trains]
+    result, *needed = _empty_results(problem, trains, lambda shape: memory_pool.empty(shape, problem.value.dtype))
     peaks, kept, kept_peaks = ([t.data_ptr() for t in needed] + [None] * 3)[:3]
     results = library.Forward(result=rows_of(result), peaks=peaks, kept=kept, kept_peaks=kept_peaks)
     kernel.synthattn_forward(given, results)
@@ -114,7 +111,7 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
     problem = Problem(*fields)
     check_attention(problem)
     check_gradient(above, result, needed, _needed_shapes(problem), problem, wanted)
-    value, bias, weight, diagonals, queries, keys, *_ = problem
+    value, bias, _, _, queries, keys, *_ = problem
     heads, n = value.shape[1], len(queries)
     above, result, needed = _readable(above), _readable(result), [t.contiguous() for t in needed]
     given, _memory = _described(problem, backward=True)
@@ -122,8 +119,8 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
     makers = [
         lambda: _gradient(value, splits, heads),
         lambda: _bias_gradient(bias, splits, heads),
-        lambda: value.new_empty(splits, heads),
-        lambda: value.new_zeros(splits, heads, problem.q + value.shape[-2] - 1),
+        lambda: value.new_empty(splits, 1, heads, 1, 1),
+        lambda: value.new_zeros(splits, 1, heads, problem.q + value.shape[-2] - 1),
         *(lambda t=t: _gradient(t, 1, heads) for t in queries),
         *(lambda t=t: _gradient(t, splits, heads) for t in keys),
     ]
@@ -142,17 +139,12 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
         to_key=to_key,
         to_value=rows_of(to_value),
         to_bias=rows_of(to_bias),
-        to_diagonals=diagonals_of(to_diagonals, problem.q),
+        to_diagonals=diagonals_of(None if to_diagonals is None else to_diagonals[:, 0], problem.q),
         to_weight=None if to_weight is None else to_weight.data_ptr(),
     )
     kernel.synthattn_backward(given, results)
-    if to_weight is not None and weight is not None:
-        found[2] = to_weight.sum(0)[:, None, None].sum_to_size(weight.shape)
-    if to_diagonals is not None and diagonals is not None:
-        found[3] = to_diagonals.sum(0).sum_to_size(diagonals.shape)
-    pairs = enumerate(zip(found, problem.tensors, strict=True))
-    sums = [t if n in (2, 3) else _summed(t, source) for n, (t, source) in pairs]
-    return [gradient for gradient in sums if gradient is not None]
+    pairs = zip(found, problem.tensors, strict=True)
+    return [_summed(gradient, t) for gradient, t in pairs if gradient is not None and t is not None]
 
 
 def _described(problem: Problem, backward: bool) -> tuple[ctypes.Structure, list[Any]]:
@@ -195,6 +187,13 @@ def _readable(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() == 0 or tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
+def _empty_results(problem: Problem, trains: bool, empty: Callable[[tuple[int, ...]], Tensor]) -> list[Tensor]:
+    """Make the tensors that :func:`attend` returns."""
+    batch, heads, _, width = problem.value.shape
+    result = empty((batch, problem.q, heads, width)).transpose(1, 2)
+    return [result, *(empty(shape) for shape in _needed_shapes(problem) if trains)]
+
+
 def _needed_shapes(problem: Problem) -> list[tuple[int, ...]]:
     """Return the shapes of all that the backward pass needs of the forward pass, beside the result.
 
@@ -234,10 +233,8 @@ def _bias_gradient(bias: Tensor | None, splits: int, heads: int) -> Float[Tensor
     return bias.new_zeros(splits if q == 1 else 1, *(batch or (1,)), heads, q, k)
 
 
-def _summed(gradient: Tensor | None, tensor: Tensor | None) -> Tensor | None:
+def _summed(gradient: Float[Tensor, "splits #batch heads *axes"], tensor: Tensor) -> Tensor:
     """Return the sum over the parts of the rows, and over heads and examples that share the tensor."""
-    if gradient is None or tensor is None:
-        return None
     whole = gradient[0] if len(gradient) == 1 else gradient.sum(0)
     whole = whole if tensor.dim() == 4 else whole[0]
     return whole if whole.shape == tensor.shape else whole.sum_to_size(tensor.shape)
@@ -247,10 +244,7 @@ def _fake_attend(*arguments: Any) -> list[Tensor]:
     """Make tensors like those of :func:`attend` without computing them, for ``torch.compile`` and ``torch.export``."""
     *fields, trains = arguments
     problem = Problem(*fields)
-    value = problem.value
-    batch, heads, _, width = value.shape
-    result = value.new_empty(batch, problem.q, heads, width).transpose(1, 2)
-    return [result, *(value.new_empty(shape) for shape in _needed_shapes(problem) if trains)]
+    return _empty_results(problem, trains, problem.value.new_empty)
 
 
 def _fake_attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *arguments: Any) -> list[Tensor]:
@@ -260,8 +254,34 @@ def _fake_attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *
     return [t.new_empty(t.shape) for t, want in zip(inputs, wanted, strict=True) if want and t is not None]
 
 
-ATTEND = register(f"attend({SCHEMA}, bool trains) -> Tensor[]", attend, _fake_attend)
-ATTEND_BACKWARD = register(
+_LIBRARY = torch.library.Library("synthattn", "DEF")
+
+
+def _register(schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    """Register an operator of torch for tensors on the CPU, with a fake implementation for tracing.
+
+    The operator has no gradient. Where one is asked for it raises an error: torch would only warn, and go on without.
+    """
+    _LIBRARY.define(schema)
+    name = schema.split("(")[0]
+    operator = getattr(torch.ops.synthattn, name)
+
+    def without_gradient(*arguments: Any) -> Any:
+        if torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tree_leaves(arguments)):
+            raise RuntimeError(
+                f"torch.ops.synthattn.{name} has no gradient; call it in torch.no_grad(), or use SyntheticAttention"
+            )
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(*arguments)
+
+    _LIBRARY.impl(name, function, "CPU")
+    _LIBRARY.impl(name, without_gradient, "AutogradCPU")
+    torch.library.register_fake(f"synthattn::{name}", fake, lib=_LIBRARY)
+    return operator
+
+
+ATTEND = _register(f"attend({SCHEMA}, bool trains) -> Tensor[]", attend, _fake_attend)
+ATTEND_BACKWARD = _register(
     f"attend_backward(Tensor above, Tensor result, Tensor[] needed, {SCHEMA}, bool[] wanted) -> Tensor[]",
     attend_backward,
     _fake_attend_backward,
