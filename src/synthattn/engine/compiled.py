@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from synthattn.engine import native, thresholds
+from synthattn.engine import native, second_order, thresholds
 from synthattn.engine.call import Call
-from synthattn.engine.native.dropout import draw_seed
+from synthattn.engine.native.dropout import draw_seed, undropped
 from synthattn.logits import Bias, ByDistance, Logits, LogitTerm, Product, Weight
 from synthattn.masks import Mask
 from synthattn.shapes import Float, Int
@@ -93,7 +93,13 @@ def _run(
         dropout=dropout,
         seed=draw_seed() if dropout > 0.0 else 0,
     )
-    return native.attention(problem)
+
+    def factors() -> Tensor:
+        batch, heads, k, _ = value.shape
+        return undropped(dropout, problem.seed, (batch, heads, q, k)) / (1.0 - dropout)
+
+    result, logits = native.attention(problem), Logits(tuple(terms))
+    return second_order.twice_differentiable_sum(result, logits, value, mask, factors if dropout > 0.0 else None)
 
 
 def _products_and_bias(terms: Sequence[LogitTerm], value: Tensor, q: int) -> tuple[list[Product], Bias | None]:

@@ -37,15 +37,8 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     mask, empty = call.mask.fill_empty_rows(call.q, k)
     bias = others.as_tensor() if others.terms else None
     result = _call_torch(product, bias, value, mask, call.dropout)
-    if result.requires_grad and call.dropout == 0.0:  # with dropout, only torch knows what was dropped
-        scale = product.scale
-        tensors, rebuild = second_order.take_apart(others)
-
-        def in_torch(query: Tensor, key: Tensor, value: Tensor, *rest: Tensor) -> Tensor:
-            logits = Logits((Product(query, key, scale),)) + rebuild(rest)
-            return second_order.softmax_times_value(logits, value, mask)
-
-        result = second_order.twice_differentiable(result, in_torch, product.query, product.key, value, *tensors)
+    if call.dropout == 0.0:  # with dropout, only torch knows what was dropped
+        result = second_order.twice_differentiable_sum(result, call.logits, value, mask)
     return result if empty is None else result.masked_fill(empty, 0.0)
 
 

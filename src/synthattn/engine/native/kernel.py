@@ -13,13 +13,11 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import register_flop_formula
 
-from synthattn.engine import memory_pool, second_order
+from synthattn.engine import memory_pool
 from synthattn.engine.native import library
-from synthattn.engine.native.dropout import highest_kept, undropped
+from synthattn.engine.native.dropout import highest_kept
 from synthattn.engine.native.library import block_shape, diagonals_of, loaded, rows_of
 from synthattn.engine.native.problem import SCHEMA, Problem, check_attention, check_gradient
-from synthattn.logits import Bias, Logits, LogitTerm, Product
-from synthattn.masks import Mask
 from synthattn.shapes import Float
 
 # Exponentials are kept for the backward pass if they are not more than this, and queries and keys are at least twice as
@@ -36,7 +34,7 @@ def attention(problem: Problem) -> Tensor:
 
 
 class _Attend(torch.autograd.Function):
-    """Attention with a gradient. Its inputs are the problem without its tensors, and these in their order.
+    """Attention with a gradient, which has none itself. Its inputs are the problem without its tensors, and these.
 
     A custom_op with ``register_autograd`` would take longer at small sizes, see ``benchmarks/gradients.py``.
     """
@@ -46,39 +44,17 @@ class _Attend(torch.autograd.Function):
         result, *needed = ATTEND(*problem.with_tensors(list(tensors)), True)
         ctx.save_for_backward(result, *tensors, *needed)
         ctx.problem = problem
+        ctx.set_materialize_grads(False)
         return result
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        result, *rest = ctx.saved_tensors
-        wanted = list(ctx.needs_input_grad[1:])
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        (grad,), (result, *rest), wanted = grads, ctx.saved_tensors, list(ctx.needs_input_grad[1:])
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
         tensors, needed = rest[: len(wanted)], rest[len(wanted) :]
-        if second_order.is_wanted(grads[0]):
-            return None, *second_order.gradients(_in_torch(ctx.problem), tensors, wanted, grads[0])
-        found = iter(ATTEND_BACKWARD(grads[0], result, needed, *ctx.problem.with_tensors(tensors), wanted))
+        found = iter(ATTEND_BACKWARD(grad, result, needed, *ctx.problem.with_tensors(tensors), wanted))
         return None, *(next(found) if want else None for want in wanted)
-
-
-def _in_torch(problem: Problem) -> Callable[..., Tensor]:
-    """Return a function of the tensors of a problem that does what the kernel does, in torch's own operations."""
-
-    def attend(*tensors: Tensor | None) -> Tensor:
-        given = problem.with_tensors(list(tensors))
-        value, bias, weight, diagonals, queries, keys, scales, ends, q, causal, dropout, seed = given
-        batch, heads, k, _ = value.shape
-        unpadded = factors = None
-        if ends is not None:
-            first, last = ends.unsqueeze(-1)
-            places = torch.arange(k, device="cpu")
-            unpadded = (places >= first) & (places < last)
-        terms: list[LogitTerm] = [Product(*some) for some in zip(queries, keys, scales, strict=True)]
-        terms += [] if bias is None else [Bias(bias, weight)]
-        terms += [] if diagonals is None else [Bias(diagonals.unfold(-1, k, 1).flip(1))]
-        if dropout > 0.0:
-            factors = undropped(dropout, seed, (batch, heads, q, k)) / (1.0 - dropout)
-        return second_order.softmax_times_value(Logits(tuple(terms)), value, Mask(unpadded, causal), factors)
-
-    return attend
 
 
 # Operators ------------------------------------------------------------------------------------------------------
