@@ -94,9 +94,9 @@ def multiply(
     normalizer = None if joined else _normalizer(exponentials, mask)
     if not joined and normalizer is None:
         return None
-    columns: Any = features if unpadded is None else MaskedFeatures.apply(features, unpadded, joined)
+    kept: Any = features if unpadded is None else MaskedFeatures.apply(features, unpadded, joined)
     weights = F.dropout(exponentials, dropout) if dropout > 0.0 else exponentials
-    product = _product(weights, columns, mask.causal)
+    product = _product(weights, kept, mask.causal)
     if joined:
         product, sums = product[:, :-batch], product[:, -batch:]
         normalizer = trusted(sums.mT, features.shape[-1], mask, dtype)

@@ -47,11 +47,6 @@ def multiply(
     return _Multiply.apply(a, b, bias, triangle, pooled)  # pyright: ignore[reportReturnType]
 
 
-def rows_of_triangle(device: torch.device) -> int:
-    """Return the rows of a block of a triangle. Fewer rows need no blocks."""
-    return thresholds.CAUSAL_ROWS if device.type == "cpu" else thresholds.ACCELERATOR_CAUSAL_ROWS
-
-
 def _least() -> float | int:
     """Return the number of multiplications from which the kernel is faster on this processor."""
     return thresholds.MULTIPLICATIONS.get(thresholds.processor(), math.inf)
@@ -124,8 +119,9 @@ def _by_torch(a: Tensor, b: Tensor, bias: Tensor | None, triangle: Triangle | No
     if lesser is not Axis.DEPTH:  # some numbers are sums of several blocks, or of none
         out.zero_()
     length = {Axis.ROW: shape[-2], Axis.COLUMN: shape[-1], Axis.DEPTH: a.shape[-1]}[greater]
-    for start in range(0, length, rows_of_triangle(a.device)):
-        stop = start + rows_of_triangle(a.device)
+    size = thresholds.CAUSAL_ROWS if a.is_cpu else thresholds.ACCELERATOR_CAUSAL_ROWS
+    for start in range(0, length, size):
+        stop = start + size
         places = dict.fromkeys(Axis, slice(None)) | {lesser: slice(0, stop), greater: slice(start, stop)}
         rows, columns, depth = (places[axis] for axis in Axis)
         part = out[..., rows, columns]
