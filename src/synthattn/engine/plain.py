@@ -81,20 +81,13 @@ def _runs_in_chunks(call: Call) -> bool:
 
 def _chunks(call: Call) -> list[_Chunk]:
     batch, heads, k, _ = call.values.shape
+    on_cpu = call.values.device.type == "cpu"  # elsewhere, neither ask where padding ends, nor launch small kernels
     ends = [k] * batch
-    if call.values.device.type != "cpu":  # neither ask where padding ends, nor launch many small kernels
-        together = max(1, thresholds.ACCELERATOR_CHUNK_LOGITS // (heads * call.q * k))
-        height = max(thresholds.CHUNK_ROWS, thresholds.ACCELERATOR_CHUNK_LOGITS // (heads * k))
-        return [
-            _Chunk(examples, rows, min(k, rows.stop) if call.mask.causal else k)
-            for examples in _slices(batch, together)
-            for rows in _slices(call.q, height)
-        ]
-    if call.mask.unpadded is not None:
+    if call.mask.unpadded is not None and on_cpu:
         ends = (call.mask.unpadded * torch.arange(1, k + 1, device="cpu")).amax(-1).clamp(min=1).tolist()
-    together = max(1, thresholds.CHUNK_LOGITS // (heads * call.q * k))
-    height = call.q if together > 1 else max(thresholds.CHUNK_ROWS, thresholds.CHUNK_LOGITS // (heads * k))
-    height = min(height, thresholds.CAUSAL_ROWS) if call.mask.causal and together == 1 else height
+    size = thresholds.CHUNK_LOGITS if on_cpu else thresholds.ACCELERATOR_CHUNK_LOGITS
+    together, height = max(1, size // (heads * call.q * k)), max(thresholds.CHUNK_ROWS, size // (heads * k))
+    height = min(height, thresholds.CAUSAL_ROWS) if call.mask.causal and together == 1 and on_cpu else height
     found = []
     for examples in _slices(batch, together):
         for rows in _slices(call.q, height):
