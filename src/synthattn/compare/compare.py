@@ -33,7 +33,7 @@ from synthattn.training.floors import floors
 from synthattn.training.model import check_sizes
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display
-from synthattn.training.run import Stopped, check_names, prepare_data
+from synthattn.training.run import Stopped, check_names, computes_on, prepare_data, with_precision
 
 SAMPLES, FEW_DRAWS = 8, 200
 
@@ -170,6 +170,11 @@ def _begin(
     if not resume and any(entry.name != LOCK for entry in folder.iterdir()):
         raise ValueError(f"{folder} is not empty; choose another folder, or go on with --resume {folder}")
     general = display("data")
+    if not resume and comparison.settings.training.precision == "auto":
+        comparison = dataclasses.replace(comparison, settings=with_precision(comparison.settings))
+        training = comparison.settings.training
+        here = isinstance(executor, Local)
+        general.note(f"training {computes_on(training) if here else f'in {training.precision}'}")
     general.note("preparing the data")
     prepared = prepare_data(comparison.settings)
     # Where a variant cannot be built, the others go on without it; without the baseline there is nothing to compare.
@@ -236,6 +241,7 @@ def _empty(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         "changes to the preset": ", ".join(f"{k}={v}" for k, v in settings.model.fields.items()) or "none",
         "training": length or f"{training.steps or 2000} steps",
         "batch": f"{training.batch_tokens * training.accumulation:,} tokens",
+        "precision": training.precision,
         "seeds": str(comparison.seeds),
         "vocabulary": f"{len(prepared.tokenizer):,} tokens, {settings.data.tokenizer}",
         "training inputs": f"{len(prepared.train):,}",
