@@ -531,7 +531,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["compare", *PAIRS, "--step", "5"], "No such option: --step (Possible options: --seed, --set, --steps)"),
     (["compare", *PAIRS, "--set", "steps"], "--set needs NAME=VALUE, such as training.steps=500, got 'steps'"),
     (["compare", *PAIRS, "--set", "training.stepps=3"], "there is no setting training.stepps; did you mean steps?"),
-    (["compare", *PAIRS, "--set", "training.precision=fp8"], "must be 'fp32' or 'bf16', got 'fp8'"),
+    (["compare", *PAIRS, "--set", "training.precision=fp8"], "must be 'auto' or 'fp32' or 'bf16', got 'fp8'"),
     (["compare", *PAIRS, "--set", "model.attention=random"], "say what to compare with --attention"),
     (["compare", *PAIRS, "--direction", "fr-de"], "no column 'fr', which source=fr asks for; there are de, en"),
     (["compare", *CLASSES, "--direction", "de-en"], "--direction is for translation, and the task is classification"),

@@ -33,7 +33,7 @@ from synthattn.training.floors import floors
 from synthattn.training.model import check_sizes
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display
-from synthattn.training.run import Stopped, check_names, prepare_data
+from synthattn.training.run import Stopped, check_names, computes_on, prepare_data, with_precision
 
 SAMPLES, FEW_DRAWS = 8, 200
 
@@ -132,7 +132,13 @@ class _Comparing:
         """
         if not resume and any(entry.name != LOCK for entry in self.folder.iterdir()):
             raise ValueError(f"{self.folder} is not empty; choose another folder, or go on with --resume {self.folder}")
-        settings, general = self.comparison.settings, self.display("data")
+        general = self.display("data")
+        if not resume and self.comparison.settings.training.precision == "auto":
+            self.comparison = dataclasses.replace(self.comparison, settings=with_precision(self.comparison.settings))
+            training = self.comparison.settings.training
+            here = type(self.executor) is Executor  # a cluster may have other hardware
+            general.note(f"training {computes_on(training) if here else f'in {training.precision}'}")
+        settings = self.comparison.settings
         general.note("preparing the data")
         self.prepared = prepare_data(settings)
         # A variant that cannot be built is left out; without the baseline there is nothing to compare.
@@ -287,6 +293,7 @@ def _known(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         "changes to the preset": ", ".join(f"{k}={v}" for k, v in settings.model.fields.items()) or "none",
         "training": length or f"{training.steps or 2000} steps",
         "batch": f"{training.batch_tokens * training.accumulation:,} tokens",
+        "precision": training.precision,
         "seeds": str(comparison.seeds),
         "vocabulary": f"{len(prepared.tokenizer):,} tokens, {settings.data.tokenizer}",
         "training inputs": f"{len(prepared.train):,}",

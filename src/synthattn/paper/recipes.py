@@ -144,8 +144,9 @@ class Maker:
 
     def training(self, steps: int, paper: dict[str, Any], **cpu: Any) -> TrainingSettings:
         fields = {
-            "tiny": {"steps": 4, "batch_tokens": 256, "warmup": 2, "evaluate_tokens": 500},
-            "cpu": {"steps": steps, "batch_tokens": 2048, "warmup": 200, "schedule": "linear"} | cpu,
+            "tiny": {"precision": "fp32", "steps": 4, "batch_tokens": 256, "warmup": 2, "evaluate_tokens": 500},
+            "cpu": {"precision": "fp32", "steps": steps, "batch_tokens": 2048, "warmup": 200, "schedule": "linear"}
+            | cpu,
             "paper": {"precision": "bf16"} | paper,
         }[self.scale]
         return TrainingSettings(**fields)
