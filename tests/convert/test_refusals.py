@@ -40,6 +40,13 @@ def test_a_model_without_attention_that_can_be_served():
     other = type("SelfAttention", (nn.Module,), {})()  # as in many libraries
     with refused(r"Sequential has no attention of torch or timm to replace; its own attention \(SelfAttention\)"):
         synthattn.replace_attention(nn.Sequential(other), "random", 11)
+    x_transformers = pytest.importorskip("x_transformers", reason="pip install -e '.[peers]'")
+    layers = x_transformers.Decoder(dim=32, depth=1, heads=4)
+    with refused(r"Decoder has no attention of torch or timm to replace; its own attention \(Attention\)"):
+        synthattn.replace_attention(layers, "random", 11)
+
+
+def test_a_model_of_transformers_inside_another_module():
     with refused(r"Sequential contains a model of transformers; call replace_attention\(model.0, ...\)"):
         synthattn.replace_attention(nn.Sequential(original("bert")), "random", 11)
 
