@@ -328,6 +328,7 @@ def convert(
     output: Annotated[
         Path | None, typer.Option(help="The folder to write; by default the name of the model and -converted.")
     ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an equal command that was stopped.")] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -337,7 +338,7 @@ def convert(
     wanted = verb.ConvertOptions(attention, layers, budget_kl, max_length, limit, batch)
     tuning = {"steps": steps, "loss": loss, "hidden": hidden, "train": trained}
     tuning |= {"learning_rate": learning_rate, "seed": seed}
-    raise typer.Exit(verb.run(model, data, wanted, tuning, output, quiet, as_json))
+    raise typer.Exit(verb.run(model, data, wanted, tuning, output, resume, quiet, as_json))
 
 
 @app.command()

@@ -6,6 +6,7 @@ for.
 """
 
 import contextlib
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -62,12 +63,14 @@ class Effect:
         kl: the mean divergence of the predictions from those of the original, in nats.
         agreement: the share of predictions whose most probable answer stays.
         accuracy: the share of right answers; None without labels.
+        kl_error: the standard error of ``kl``, as if all predictions were independent.
     """
 
     layers: tuple[int, ...]
     kl: float
     agreement: float
     accuracy: float | None
+    kl_error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -333,12 +336,14 @@ class EffectSums:
 
     def __init__(self) -> None:
         self.predictions, self.labelled = 0, False
-        self.kl, self.agreeing, self.right = 0.0, 0, 0
+        self.kl, self.squares, self.agreeing, self.right = 0.0, 0.0, 0, 0
 
     def add(self, original: Tensor, changed: Tensor, labels: Tensor | None) -> None:
         """Add predictions of the original and of another model, as logarithms of probabilities."""
         self.predictions += len(original)
-        self.kl += float((original.exp() * (original - changed)).sum(dtype=torch.float64))
+        each = (original.exp() * (original - changed)).sum(-1, dtype=torch.float64)
+        self.kl += float(each.sum())
+        self.squares += float(each.square().sum())
         self.agreeing += int((original.argmax(-1) == changed.argmax(-1)).sum())
         if labels is not None:
             self.labelled = True
@@ -348,8 +353,10 @@ class EffectSums:
         """Return the means."""
         if self.predictions == 0:
             raise ValueError("the texts have no prediction that counts; give more or longer texts")
-        kl, agreement, right = (value / self.predictions for value in (self.kl, self.agreeing, self.right))
-        return Effect(layers, kl, agreement, right if self.labelled else None)
+        n = self.predictions
+        kl, agreement, right = (value / n for value in (self.kl, self.agreeing, self.right))
+        variance = max(0.0, self.squares / n - kl * kl)
+        return Effect(layers, kl, agreement, right if self.labelled else None, math.sqrt(variance / max(1, n - 1)))
 
 
 def predicted(model: nn.Module, batch: ProbeBatch) -> Tensor:
