@@ -1,7 +1,7 @@
 """The study of positions: whether Random + Vanilla is more than a bias that depends on the distance of two tokens."""
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -17,7 +17,7 @@ from synthattn.compare.verdict import MARGIN
 from synthattn.paper import text_study
 from synthattn.paper.runs import Folders
 from synthattn.paper.study import Displays, StudyKind
-from synthattn.paper.text_study import Gap, TextCells, TextPlan, TextRecord, TextRun
+from synthattn.paper.text_study import Gap, TextCells, TextPlan, TextRecord, TextRun, spread
 from synthattn.render.charts import Line, Lines
 from synthattn.render.document import Block, Document, Folded, Listing, MarkdownOnly, Paragraph, Section
 from synthattn.render.images import ImageRow, image_grid
@@ -222,8 +222,8 @@ def further(found: TextRecord) -> Iterator[str]:
         ends = [run.perplexity[DISTANCE] - run.perplexity[str(found.plan.length)] for run in runs]
         yield (
             f"When R of the trained {row} is replaced by a function of distance, without training, its perplexity goes "
-            f"from {fixed(before, 2)} to {fixed(apart, 2)} (seeds: {signed(min(ends), 2)} to {signed(max(ends), 2)}); when "
-            f"R is left out, to {fixed(even, 2)}."
+            f"from {fixed(before, 2)} to {fixed(apart, 2)} (seeds: {signed(min(ends), 2)} to {signed(max(ends), 2)}); "
+            f"when R is left out, to {fixed(even, 2)}."
         )
 
 
@@ -241,20 +241,12 @@ def table(found: TextRecord) -> Table:
     return Table(title, "Attention", [Row((Span(row, "code"),)) for row in found.plan.rows], columns)
 
 
-def spread(values: Sequence[float], places: int) -> Cell:
-    """Return a mean with the lowest and the highest value."""
-    if not values:
-        return Cell()
-    detail = f"[{fixed(min(values), places)}, {fixed(max(values), places)}]" if len(values) > 1 else ""
-    return Cell(fixed(mean(values), places), detail, key=mean(values))
-
-
 def _numbers(found: TextRecord, row: str, trained: bool) -> list[dict[str, float]]:
     return [one for run in found.of(row) for one in run.numbers if bool(one["trained"]) == trained]
 
 
 def structure(found: TextRecord) -> Table:
-    """Return what R is like, in percent: the mean over seeds, layers and heads, with the lowest and the highest head."""
+    """Return what R is like, in percent: the mean over seeds, layers and heads, with the lowest and highest head."""
     groups = [(row, kept) for row in LEARNED for kept in (True, False) if _numbers(found, row, kept)]
     rows = [Row((Span(row, "code"), "" if kept else " before training")) for row, kept in groups]
     columns = [
@@ -320,8 +312,8 @@ def document(found: TextRecord) -> Document:
     if not found.complete:
         lead.insert(0, Paragraph("This study is not complete: some of its planned runs are missing.", "warning"))
     about = [
-        "Each query's weights on earlier tokens are softmax(R), with the weight of R in the mixture. By distance: how much "
-        "of the divergence from even attention remains with the nearest softmax(f(i - j)). By rank: the share of the "
+        "The weights on earlier tokens are softmax(R), R multiplied by its weight in the mixture. By distance: the share "
+        "of the divergence from even attention that the nearest softmax(f(i - j)) explains. By rank: the share of the "
         "squared singular values.",
         "Numbers are means over seeds, layers and heads, with the lowest and the highest head in brackets.",
     ]
@@ -338,17 +330,10 @@ def document(found: TextRecord) -> Document:
                 Folded("The share by distance, head by head", [by_head(found)]),
             ],
         ),
-        Section("setup", "Setup", [Listing([*text_study.setup(found), *made(found, "positions")])]),
+        Section("setup", "Setup", [Listing([*text_study.setup(found), text_study.made(found, "positions")])]),
     ]
     kept = [one for one in sections if one is not None]
     return Document("Is Random + Vanilla more than a position bias?", "synthattn study positions", lead, kept)
-
-
-def made(found: TextRecord, name: str) -> Iterator[Any]:
-    """Say what to type to make a study again."""
-    plan = found.plan
-    words = f"synthattn study {name} --data {plan.source} --seeds {plan.seeds} --steps {plan.steps} --jobs 2"
-    yield ("Made by ", Span(words, "code"), ".")
 
 
 STUDY = StudyKind(

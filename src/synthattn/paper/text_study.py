@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from synthattn.metrics.perplexity import Perplexity
 from synthattn.paper.runs import Folders
 from synthattn.paper.study import Cells, Displays
 from synthattn.render.numbers import chance, digits, fixed, signed
-from synthattn.render.table import Text
+from synthattn.render.table import Cell, Span, Text
 from synthattn.training.evaluation import evaluate
 from synthattn.training.floors import floors
 from synthattn.training.model import load
@@ -56,7 +57,7 @@ class TextPlan:
     rows: list[str]
     source: str = "builtin:docs"
     seeds: int = 3
-    steps: int = 600
+    steps: int = 800
     rates: list[float] = field(default_factory=lambda: [2e-3, 5e-3])
     batch_tokens: int = 2048
     vocabulary: int = 2000
@@ -196,10 +197,11 @@ class TextCells(Cells):
         found = self.load(run)
         assert found is not None
         settings = self.settings(run)
-        prepared, model = self.prepared(run.part, settings), load(self.model(run))
+        prepared = self.prepared(run.part, settings)
+        model: Any = load(self.model(run))
         rows = blocks(found.rows[METRIC.name])
         scores = {str(self.plan.length): METRIC.value(rows)}
-        longest: int | None = model.base_model.decoder.longest  # pyright: ignore[reportAttributeAccessIssue]
+        longest = model.base_model.decoder.longest
         for length in self.plan.lengths:
             if length != self.plan.length and (longest is None or length <= longest):
                 scores[str(length)] = perplexity(model, settings, prepared, length)
@@ -295,9 +297,7 @@ def compare(found: TextRecord, pairs: Sequence[tuple[str, str]]) -> list[Gap]:
         return []
     draw = statistics.remembered()
     counts = np.array(found.blocks)
-    rows = {
-        row: [np.column_stack([np.array(run.nats), counts]) for run in runs] for row, runs in whole.items()
-    }
+    rows = {row: [np.column_stack([np.array(run.nats), counts]) for run in runs] for row, runs in whole.items()}
     floor = min(found.floors.values(), default=float("inf"))
     gaps = []
     for row, than in pairs:
@@ -316,7 +316,9 @@ def compare(found: TextRecord, pairs: Sequence[tuple[str, str]]) -> list[Gap]:
 
 def _curve(runs: Sequence[TextRun]) -> list[list[float]]:
     """Return the mean validation loss over seeds."""
-    return [[points[0][0], sum(p[1] for p in points) / len(points)] for points in zip(*(r.curve for r in runs), strict=True)]
+    return [
+        [points[0][0], sum(p[1] for p in points) / len(points)] for points in zip(*(r.curve for r in runs), strict=True)
+    ]
 
 
 def listed(names: Sequence[str]) -> str:
@@ -348,14 +350,28 @@ def setup(found: TextRecord) -> Iterator[Text]:
     others = [row for row in plan.rows if row not in found.rates]
     taken = f" The other rows take that of {list(found.rates)[-1]}." if others and found.rates else ""
     yield (
-        "Learning rates, chosen by the validation loss of whole runs with the first seed: " f"{'; '.join(chosen)}.{taken}"
+        f"Learning rates, chosen by the validation loss of whole runs with the first seed: {'; '.join(chosen)}.{taken}"
     )
     yield (
         "Differences are paired by seed and text. Their intervals of 95 % join the variance of seeds, pooled over all "
-        f"rows, with that of {len(found.blocks)} blocks of neighbouring texts; p-values are adjusted for the pairs that are "
-        "compared (Holm). A gap in validation loss that changes its sign or halves in the last quarter of training "
+        f"rows, with that of {len(found.blocks)} blocks of neighbouring texts; p-values are adjusted for the pairs that "
+        "are compared (Holm). A gap in validation loss that changes its sign or halves in the last quarter of training "
         "is called moving, and decides nothing."
     )
     floor = ", ".join(f"{name} {fixed(value, 1)}" for name, value in found.floors.items())
     yield f"Floors, as perplexity on the same texts: {floor}."
 
+
+def made(found: TextRecord, name: str) -> Text:
+    """Say what to type to make a study again."""
+    plan = found.plan
+    words = f"synthattn study {name} --data {plan.source} --seeds {plan.seeds} --steps {plan.steps} --jobs 2"
+    return "Made by ", Span(words, "code"), "."
+
+
+def spread(values: Sequence[float], places: int) -> Cell:
+    """Return a mean with the lowest and the highest value."""
+    if not values:
+        return Cell()
+    detail = f"[{fixed(min(values), places)}, {fixed(max(values), places)}]" if len(values) > 1 else ""
+    return Cell(fixed(mean(values), places), detail, key=mean(values))
