@@ -74,13 +74,10 @@ class PositionCells(TextCells):
         if found.row not in LEARNED:
             return
         weights = attention(model)
-        for layer, head in product(*map(range, weights.shape[:2])):
-            found.numbers.append({"layer": layer, "head": head, "trained": 1, **measures(weights[layer, head])})
+        found.numbers += _by_head(weights, trained=1.0)
         if found.seed == 0:
             new = build(configuration(settings.model, **decided_fields(prepared)), "causal-lm", settings.training.seed)
-            begun = attention(new)
-            for layer, head in product(*map(range, begun.shape[:2])):
-                found.numbers.append({"layer": layer, "head": head, "trained": 0, **measures(begun[layer, head])})
+            found.numbers += _by_head(attention(new), trained=0.0)
             found.map_size = min(CELLS, weights.shape[-1])
             for layer in weights[:, 0]:
                 found.maps += [heat_map(layer, found.map_size), heat_map(by_distance(layer)[0], found.map_size)]
@@ -146,6 +143,11 @@ def measures(weights: Weights) -> dict[str, float]:
     found |= {f"rank {rank}": float(energy[:rank].sum() / energy.sum()) for rank in (1, 8)}
     found |= {f"within {far}": float(weights[(distance >= 0) & (distance <= far)].sum() / n) for far in (1, 8)}
     return {name: round(value, 5) for name, value in found.items()}
+
+
+def _by_head(weights: Weights, trained: float) -> Iterator[dict[str, float]]:
+    for layer, head in product(*map(range, weights.shape[:2])):
+        yield {"layer": float(layer), "head": float(head), "trained": trained, **measures(weights[layer, head])}
 
 
 def _divergence(one: Weights, other: Weights) -> float:
@@ -312,9 +314,9 @@ def document(found: TextRecord) -> Document:
     if not found.complete:
         lead.insert(0, Paragraph("This study is not complete: some of its planned runs are missing.", "warning"))
     about = [
-        "The weights on earlier tokens are softmax(R), R multiplied by its weight in the mixture. By distance: the share "
-        "of the divergence from even attention that the nearest softmax(f(i - j)) explains. By rank: the share of the "
-        "squared singular values.",
+        "The weights on earlier tokens are softmax(R), R multiplied by its weight in the mixture. By distance: the "
+        "share of the divergence from even attention that the nearest softmax(f(i - j)) explains. By rank: the share "
+        "of the squared singular values.",
         "Numbers are means over seeds, layers and heads, with the lowest and the highest head in brackets.",
     ]
     sections = [

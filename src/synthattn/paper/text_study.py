@@ -354,9 +354,9 @@ def setup(found: TextRecord) -> Iterator[Text]:
     )
     yield (
         "Differences are paired by seed and text. Their intervals of 95 % join the variance of seeds, pooled over all "
-        f"rows, with that of {len(found.blocks)} blocks of neighbouring texts; p-values are adjusted for the pairs that "
-        "are compared (Holm). A gap in validation loss that changes its sign or halves in the last quarter of training "
-        "is called moving, and decides nothing."
+        f"rows, with that of {len(found.blocks)} blocks of neighbouring texts; p-values are adjusted for the pairs "
+        "that are compared (Holm). A gap in validation loss that changes its sign or halves in the last quarter of "
+        "training is called moving, and decides nothing."
     )
     floor = ", ".join(f"{name} {fixed(value, 1)}" for name, value in found.floors.items())
     yield f"Floors, as perplexity on the same texts: {floor}."
