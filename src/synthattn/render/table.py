@@ -119,7 +119,7 @@ class Table:
 
     @property
     def cards(self) -> bool:
-        """Return whether rows become cards on a small screen: where columns are few or hold sentences, and have no groups."""
+        """Return whether rows become cards on a small screen: few columns, or sentences, and no groups."""
         shaded = any(cell.share is not None for column in self.columns for cell in column.cells)
         few = len(self.columns) < 7 and not shaded and not any(column.group for column in self.columns)
         return few or any(column.words for column in self.columns)
