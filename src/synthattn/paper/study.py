@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from synthattn.compare.execution import Execution
-from synthattn.compare.local import Local
+from synthattn.compare.executors import Executor
 from synthattn.compare.plan import PlannedRun, plan
 from synthattn.compare.schedule import Announce, PlanSource, Task, unfinished
 from synthattn.messages import suggestion
@@ -147,7 +147,7 @@ def make(
     kept.parent.mkdir(parents=True, exist_ok=True)
     write_text(kept, json.dumps(asdict(chosen)) + "\n")
     source = PlanSource("synthattn.paper.study:open_tasks", {"name": kind.name, "work": str(work)})
-    tasks, executor = source.tasks(display), Local()
+    tasks, executor = source.tasks(display), Executor()
     try:
         if unfinished(tasks):
             executor.execute(tasks, source, jobs, executor.usual_threads(jobs), announce)
