@@ -52,6 +52,7 @@ def test_a_comparison_answers(result):
     assert [row.attention for row in result.results.models] == ["vanilla", "random"]
     assert str(result.folder / "report.html") in repr(result)
     assert "srcdoc=" in result._repr_html_()
+    assert result.results.data == "data in memory", "not a folder of the cache"
 
 
 def test_a_report_is_copied(result, tmp_path):

@@ -241,6 +241,12 @@ def curve(*losses: float) -> list[list[float]]:
     return [[25.0 * (n + 1), loss] for n, loss in enumerate(losses)]
 
 
+def test_a_gap_that_cannot_be_seen_does_not_move():
+    base = variant("vanilla", 40.0, validation_curve=curve(5.0, 0.1, 2e-4, 1e-4))
+    other = variant("dense", 40.0, 0.7, validation_curve=curve(5.0, 0.2, 8e-4, 1e-4))
+    assert "moving" not in answer(results(base, other))[2]
+
+
 @pytest.mark.parametrize(
     ("ours", "moving"),
     [

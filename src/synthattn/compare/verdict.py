@@ -271,7 +271,7 @@ def moving_gaps(results: Results) -> list[str]:
     base = results.base.validation_curve if results.base is not None else []
     gaps = {row.attention: curve_gaps(row.validation_curve, base) for row in results.models}
     moving = [name for name, found in gaps.items() if found is not None and is_moving(found, base[-1][1])]
-    return [name for name in moving if max(map(abs, gaps[name] or ())) >= UNSEEN]
+    return [name for name in moving if max(map(abs, (gaps[name] or ())[1:])) >= UNSEEN]
 
 
 def clears(score: Score, floor: float | None, higher: bool) -> bool:
