@@ -1,6 +1,5 @@
 """The verb ``synthattn compare``."""
 
-import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from synthattn.compare.results import Results
 from synthattn.compare.table import SPEEDS, tables, trouble
 from synthattn.compare.verdict import LEAD
 from synthattn.render import terminal
+from synthattn.render.numbers import unbroken
 from synthattn.render.table import Table
 from synthattn.terminal import SafeConsole
 
@@ -65,9 +65,7 @@ def layouts(results: Results) -> list[Table]:
 
 def _say(console: Console, text: str, bullet: str = "- ", style: str = "") -> None:
     """Print a paragraph in lines that are not too long to read, and no number apart from its unit."""
-    joined = re.sub(r"(\d) (%|MB)", "\\1\N{NO-BREAK SPACE}\\2", text)
     width, indent = max(20, min(console.width, 100)), " " * len(bullet)
-    lines = textwrap.fill(
-        joined, width, initial_indent=bullet, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    lines = textwrap.fill(unbroken(text), width, initial_indent=bullet, subsequent_indent=indent, **whole)
     console.print(lines.replace("\N{NO-BREAK SPACE}", " "), soft_wrap=True, style=style)

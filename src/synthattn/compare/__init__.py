@@ -12,8 +12,13 @@ class _CallablePackage(ModuleType):
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         # The package stands below the functions for users, which are made from all of it.
         import importlib
+        import warnings
 
-        return importlib.import_module("synthattn.api").compare(*arguments, **options)
+        with warnings.catch_warnings():
+            # In a notebook, a library warns that another kind of bar than ours would need a package.
+            warnings.filterwarnings("ignore", message="IProgress not found")
+            compare = importlib.import_module("synthattn.api").compare
+        return compare(*arguments, **options)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -25,6 +25,7 @@ from synthattn.compare.results import load as load_results
 from synthattn.compare.schedule import PlanSource, Task, unfinished
 from synthattn.compare.table import csv_table
 from synthattn.compare.verdict import answer
+from synthattn.data.in_memory import readable_source
 from synthattn.data.locks import LOCK, FolderInUseError, locked_folder
 from synthattn.saved_file import one_line, restore, write_text
 from synthattn.training import record
@@ -288,7 +289,7 @@ def _known(comparison: Comparison, prepared: Prepared, command: str) -> Results:
     length = next((f"{getattr(training, n)} {n}" for n in ("tokens", "minutes") if getattr(training, n)), None)
     facts = {
         "task": settings.data.task,
-        "data": settings.data.source,
+        "data": readable_source(settings.data.source),
         "preset": settings.model.preset,
         "changes to the preset": ", ".join(f"{k}={v}" for k, v in settings.model.fields.items()) or "none",
         "training": length or f"{training.steps or 2000} steps",
@@ -304,7 +305,7 @@ def _known(comparison: Comparison, prepared: Prepared, command: str) -> Results:
     )
     return Results(
         task=settings.data.task,
-        data=settings.data.source,
+        data=readable_source(settings.data.source),
         baseline=BASELINE,
         main_metric="",
         answer=[],

@@ -12,6 +12,7 @@ import yaml
 from synthattn.compare.execution import Execution
 from synthattn.compare.plan import PlannedRun, Study, StudyPart, StudyRow, plan
 from synthattn.compare.schedule import Task
+from synthattn.data.in_memory import readable_source
 from synthattn.layers.mixers import parse_mixer
 from synthattn.messages import listed, suggestion
 from synthattn.metrics.labels import label
@@ -79,7 +80,7 @@ class Comparison:
         rows = [StudyRow(name, name, seeds=self.seeds) for name in self.attention]
         if self.control:
             rows.append(StudyRow(CONTROL, BASELINE, seeds=self.seeds, control=True))
-        title = f"{self.settings.data.task} on {self.settings.data.source}"
+        title = f"{self.settings.data.task} on {readable_source(self.settings.data.source)}"
         baseline = StudyRow(BASELINE, BASELINE, seeds=self.seeds)
         rounds = SPEED_ROUNDS
         part = StudyPart("", title, self.settings, tuple(rows), against=baseline, speed_rounds=rounds, looks="maps")

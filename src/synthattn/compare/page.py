@@ -30,7 +30,19 @@ from synthattn.render.document import (
 )
 from synthattn.render.html import page as html
 from synthattn.render.images import heat_map
-from synthattn.render.numbers import TIMES, Number, chance, digits, duration, fixed, megabytes, quantity, signed, times
+from synthattn.render.numbers import (
+    TIMES,
+    Number,
+    chance,
+    digits,
+    duration,
+    fixed,
+    megabytes,
+    quantity,
+    signed,
+    times,
+    unbroken,
+)
 from synthattn.render.table import Cell, Column, Row, Span, Table, Text
 
 CURVE_POINTS = 80
@@ -96,7 +108,7 @@ def document(results: Results) -> Document:
 
 
 def _lead(results: Results) -> Iterator[Block]:
-    yield from (Paragraph(text, "answer") for text in results.answer[1:LEAD])
+    yield from (Paragraph(unbroken(text), "answer") for text in results.answer[1:LEAD])
     if details := results.answer[LEAD:]:
         yield Listing(details)
     parts: list[str | Span] = []
@@ -186,7 +198,8 @@ def _learning(results: Results) -> Iterator[Block]:
             name, _ = results.floor(results.main_metric) or ("", None)
             # A floor far above the curves would press them together.
             rule = {"rule": floor, "rule_name": name} if floor is not None and floor <= 1.5 * top else {}
-            charts.append(Lines(title, "step", "loss", lines, log, top=top, caption=caption, legend=legend, **rule))
+            look = {"caption": caption, "legend": legend, "width": 460, "height": 330}
+            charts.append(Lines(title, "step", "loss", lines, log, top=top, **look, **rule))
     if charts:
         bands = any(variant.validation_band for variant in results.models)
         said = (

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -200,9 +200,4 @@ def slug(name: str) -> str:
 def with_seeds(rows: Iterable[StudyRow], seeds: int, names: Iterable[str] | None = None) -> tuple[StudyRow, ...]:
     """Give the rows of these names, or all, that many seeds."""
     chosen = None if names is None else set(names)
-    return tuple(
-        StudyRow(row.name, row.attention, row.fields, seeds, row.control)
-        if chosen is None or row.name in chosen
-        else row
-        for row in rows
-    )
+    return tuple(replace(row, seeds=seeds) if chosen is None or row.name in chosen else row for row in rows)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from synthattn.compare.results import Results, Score, Variant
 from synthattn.metrics.labels import label
+from synthattn.render.numbers import MINUS
 
 CERTAIN = 0.05
 """The p-value below which a difference counts as real."""
@@ -110,8 +111,10 @@ class _AnswerWriter:
         if difference is not None and not any((difference.value, difference.low, difference.high)):
             shown += ", no difference"
         elif difference is not None:
-            ends = f"{difference.low:+.3g} to {difference.high:+.3g}"
-            shown += f", a difference of {difference.value:+.3g} (95 %: {ends})"
+            value, low, high = (
+                f"{one:+.3g}".replace("-", MINUS) for one in (difference.value, difference.low, difference.high)
+            )
+            shown += f", a difference of {value} (95 %: {low} to {high})"
         if self.floor is not None:
             shown += f"; without a model ({self.floor[0]}) {_number(self.floor[1])}"
         return f"{shown}. {'Higher' if self.higher else 'Lower'} is better."
@@ -268,7 +271,7 @@ def moving_gaps(results: Results) -> list[str]:
     base = results.base.validation_curve if results.base is not None else []
     gaps = {row.attention: curve_gaps(row.validation_curve, base) for row in results.models}
     moving = [name for name, found in gaps.items() if found is not None and is_moving(found, base[-1][1])]
-    return [name for name in moving if max(map(abs, gaps[name] or ())) >= UNSEEN]
+    return [name for name in moving if max(map(abs, (gaps[name] or ())[1:])) >= UNSEEN]
 
 
 def clears(score: Score, floor: float | None, higher: bool) -> bool:

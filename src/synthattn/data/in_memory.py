@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from synthattn.data.cache import cached_folder
+from synthattn.data.cache import cache_folder, cached_folder
 
 SPLITS = ("train", "validation", "test")
 NAMES = {"valid": "validation", "dev": "validation", "eval": "validation"}
@@ -34,6 +34,11 @@ def as_source(data: Any) -> str:
         for line in _lines(found, name):
             digest.update(f"{name}\t{line}".encode())
     return str(cached_folder("data", digest.hexdigest()[:24], lambda folder: _write(folder, splits)))
+
+
+def readable_source(source: str) -> str:
+    """Return the name of a source for readers, to whom a folder of the cache would say nothing."""
+    return "data in memory" if Path(source).parent == cache_folder() / "data" else source
 
 
 def _splits(data: Any) -> Mapping[str, Any]:

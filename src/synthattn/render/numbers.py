@@ -1,6 +1,7 @@
 """Numbers as people read them, the same on pages, in Markdown and in a terminal."""
 
 import math
+import re
 from collections.abc import Callable, Iterable
 
 MINUS, TIMES, NOTHING = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
@@ -70,6 +71,11 @@ def typed_alike(values: Iterable[Number]) -> Callable[[Number], str]:
     """Return a format with as many decimals as the longest has: 27.3 stands beside 27.67 as 27.30."""
     places = max(len(f"{value:.6f}".rstrip("0").split(".")[1]) for value in values)
     return lambda value: fixed(value, places)
+
+
+def unbroken(text: str) -> str:
+    """Keep numbers and their units on one line."""
+    return re.sub(r"(\d) (%|MB)", "\\1\N{NO-BREAK SPACE}\\2", text)
 
 
 def shortened(name: str) -> str:
