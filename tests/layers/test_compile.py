@@ -61,6 +61,17 @@ def test_traced_in_one_graph_for_all_lengths(spec, training, masks):
     assert graphs == 1
 
 
+@pytest.mark.parametrize("spec", ["random", "factorized_dense"])
+def test_without_further_options_other_lengths_are_compiled_once(spec):
+    """``torch.compile(layer, fullgraph=True)`` compiles the first length, and then one graph for all others."""
+    torch._dynamo.reset()
+    layer = make(spec, torch.float32)
+    graphs: list[Any] = []
+    compiled = torch.compile(layer, backend=lambda graph, inputs: graphs.append(graph) or graph, fullgraph=True)
+    check(layer, compiled, key_padding_mask=padding)
+    assert len(graphs) == 2
+
+
 @pytest.mark.parametrize(
     ("spec", "attn_mask"),
     [("random", "bool"), ("dense", "float"), ("random+vanilla", "float"), ("dense(window=5)", "bool")],

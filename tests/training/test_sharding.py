@@ -152,6 +152,13 @@ def test_sharding_that_only_accelerate_knows_of_is_refused(tmp_path, monkeypatch
     assert not (tmp_path / "run").exists()
 
 
+def test_adafactor_is_refused_where_the_model_is_sharded(tmp_path):
+    """Its first step would mix whole tensors with shards."""
+    with pytest.raises(ValueError, match=r"^training.shard needs optimizer=adam"):
+        train(Settings().changed(training__shard=True, training__optimizer="adafactor"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_sharding_on_a_processor_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"^training.shard needs accelerators"):
         train(Settings().changed(training__shard=True), tmp_path / "run")

@@ -378,6 +378,8 @@ def check_names(folder: Path, settings: Settings) -> None:
 
 def check_hardware(training: TrainingSettings) -> None:
     """Raise an error for options that this machine cannot use, or that would slow it down."""
+    if training.shard and training.optimizer == "adafactor":
+        raise ValueError("training.shard needs optimizer=adam: the state of adafactor cannot be split over processes")
     if training.shard and not torch.cuda.is_available():
         raise ValueError("training.shard needs accelerators; on CPUs every process has the whole model, leave it out")
     if not training.shard and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):
