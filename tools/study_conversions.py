@@ -26,7 +26,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from synthattn.render.charts import Line, Lines
+from synthattn.cli.probe import chart
+from synthattn.convert.probe import Effect, Probe
 from synthattn.saved_file import write_text
 from tools.update_conversions import put
 
@@ -202,21 +203,14 @@ def page() -> None:
 
 def picture(name: str, probe: dict[str, Any]) -> str:
     """Draw the accuracy of a model against the number of layers that were replaced, in three orders."""
-    start = (0, 100 * probe["accuracy"])
 
-    def line(title: str, place: int, lists: list[list[dict[str, Any]]]) -> Line:
-        columns = [[100 * effect["accuracy"] for effect in column] for column in zip(*lists, strict=True)]
-        points = [start, *((n, sum(found) / len(found)) for n, found in enumerate(columns, start=1))]
-        band = [(n, min(found), max(found)) for n, found in enumerate(columns, start=1)] if len(lists) > 1 else []
-        return Line(title, place, points, band=band)
+    def each(effects: list[dict[str, Any]]) -> list[Effect]:
+        return [Effect(**effect) for effect in effects]
 
-    drawn = [
-        line("random order", 3, probe["drawn"]),
-        line("first layers", 2, [probe["first"]]),
-        line("lowest KL first", 1, [probe["lowest"]]),
-    ]
-    chart = Lines(f"{TITLES[name]}: accuracy, layers replaced", "layers replaced", "right, %", drawn, width=420)
-    return chart.svg()
+    known = {key: probe[key] for key in ("names", "saved", "predictions", "accuracy")}
+    known |= {key: each(probe[key]) for key in ("single", "lowest", "first")}
+    found = Probe(**known, drawn=[each(effects) for effects in probe["drawn"]])
+    return chart(found, "accuracy", f"{TITLES[name]}: accuracy, layers replaced").svg()
 
 
 def lines(record: dict[str, Any]) -> list[str]:
