@@ -287,12 +287,14 @@ def probe(
     max_length: LongestText = None,
     limit: Annotated[int, typer.Option(help="Number of texts: half for the mean, half for the effects.")] = 400,
     batch: Annotated[int, typer.Option(help="Texts in a batch.")] = 16,
+    heads: Annotated[bool, typer.Option("--heads", help="Also measure each head alone, which takes longer.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write a page with charts to this HTML file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure which layers of a trained model need their dot products, without training."""
     from synthattn.cli import probe as verb
 
-    verb.run(model, data, max_length, limit, batch, as_json)
+    verb.run(model, data, max_length, limit, batch, heads, report, as_json)
 
 
 @app.command()
