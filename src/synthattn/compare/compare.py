@@ -306,6 +306,7 @@ def _collect(progress: _Progress) -> Results:
         _add_scores(progress, results, variant, own, base, scoring)
         _add_samples(results, variant, progress.folder / "runs" / f"{row.key}-0" / "predictions.jsonl")
         results.rows.append(variant)
+    scoring.pool(results.rows, runs, BASELINE, results.main_metric)
     main = [row.scores[results.main_metric] for row in results.rows if results.main_metric in row.scores]
     results.rows += progress.empty.rows
     statistics.adjust([score.difference for score in main if score.difference is not None])
@@ -360,7 +361,10 @@ def _add_samples(results: Results, variant: Variant, file: Path) -> None:
 def _notes(progress: _Progress) -> list[str]:
     """Return how speeds and intervals were made."""
     device = "accelerator" if torch.cuda.is_available() else "CPU"
-    several = "Student's t of seeds and of a bootstrap over examples" if progress.comparison.seeds > 1 else "bootstrap"
+    several = (
+        "Student's t of seeds and of a bootstrap over examples, of the first metric with the seed variance of all "
+    )
+    several = f"{several}variants together" if progress.comparison.seeds > 1 else "bootstrap"
     return [
         "Speeds are medians of ratios to the baseline, measured step by step in turn with it, apart from training, in "
         f"fp32 on the {device}.",

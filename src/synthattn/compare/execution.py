@@ -12,7 +12,7 @@ from synthattn.compare.plan import PlannedRun
 from synthattn.compare.records import StudyRecord
 from synthattn.data.locks import FolderInUseError
 from synthattn.training import record
-from synthattn.training.floors import floors
+from synthattn.training.floors import TOKEN_KINDS, floors
 from synthattn.training.prepare import open_parts
 from synthattn.training.run import Stopped, train
 from synthattn.training.settings import as_dict
@@ -95,7 +95,12 @@ class Execution(RunInputs):
         parts = open_parts(settings.data)
         facts = {"sources": {part.source.name: part.source.fingerprint() for part in parts}}
         self.check_data(run.part, facts)
-        (scored,) = floors(parts, settings.evaluation, None, 0, settings.data.train_examples).values()
+        tokenizer, longest = None, 0
+        if parts[0].task.kind in TOKEN_KINDS:  # their floor predicts tokens
+            prepared = self.prepared(run.part, settings)
+            tokenizer, longest = prepared.tokenizer, prepared.longest
+        # The last, where there are several, knows most: the frequency of each token.
+        *_, scored = floors(parts, settings.evaluation, tokenizer, longest, settings.data.train_examples).values()
         folder.mkdir(parents=True, exist_ok=True)
         scored.save(folder)
         records.copy_rows(folder, self.places.record(run))

@@ -108,7 +108,8 @@ class _AnswerWriter:
         shown += f"; {row.attention} {_number(self._value(row))}"
         if difference is not None:
             ends = f"{difference.low:+.3g} to {difference.high:+.3g}"
-            shown += f", a difference of {difference.value:+.3g} (95 %: {ends})"
+            apart = f"a difference of {difference.value:+.3g}" if difference.value else "no difference"
+            shown += f", {apart} (95 %: {ends})"
         if self.floor is not None:
             shown += f"; {self.floor[0]} {_number(self.floor[1])}"
         return f"{shown}. {'Higher' if self.higher else 'Lower'} is better."
