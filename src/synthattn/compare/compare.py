@@ -248,6 +248,7 @@ class _Comparing:
             self._add_scores(results, variant, own, base, scoring)
             _add_samples(results, variant, self.folder / "runs" / f"{row.key}-0" / "predictions.jsonl")
             results.rows.append(variant)
+        scoring.pool(results.rows, runs, BASELINE, results.main_metric)
         main = [row.scores[results.main_metric] for row in results.rows if results.main_metric in row.scores]
         results.rows += self.known.rows
         statistics.adjust([score.difference for score in main if score.difference is not None])
@@ -272,8 +273,11 @@ class _Comparing:
     def _notes(self, results: Results) -> list[str]:
         """Return how speeds and intervals were made."""
         device = "accelerator" if "accelerators" in results.hardware else "CPU"
-        several = self.comparison.seeds > 1
-        way = "Student's t of seeds and of a bootstrap over examples" if several else "bootstrap"
+        several = (
+            "Student's t of seeds and of a bootstrap over examples, for the first metric with the seed variance of all "
+            "variants together"
+        )
+        way = several if self.comparison.seeds > 1 else "bootstrap"
         return [
             "Speeds are medians of ratios to the baseline, measured step by step in turn with it, apart from training, "
             f"in fp32 on the {device}.",

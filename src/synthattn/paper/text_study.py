@@ -19,7 +19,7 @@ from synthattn.messages import suggestion
 from synthattn.metrics.perplexity import Perplexity
 from synthattn.paper.runs import Folders
 from synthattn.paper.study import Cells, Displays
-from synthattn.render.numbers import chance, digits, fixed, signed
+from synthattn.render.numbers import chance, digits, fixed, interval
 from synthattn.render.table import Cell, Span, Text
 from synthattn.training.evaluation import evaluate
 from synthattn.training.floors import floors
@@ -278,12 +278,11 @@ class Gap(NamedTuple):
     @property
     def said(self) -> str:
         apart, (ours, theirs) = self.difference, self.values
-        interval = f"[{signed(apart.low, 2)}, {signed(apart.high, 2)}]"
-        said = f"{self.row} {fixed(ours, 2)}, {self.than} {fixed(theirs, 2)}, difference {signed(apart.value, 2)}"
-        notes = [f"{interval}, {chance(apart.p_value)}"]
+        shown = interval(apart.value, apart.low, apart.high)
+        notes = [chance(apart.p_value)]
         notes += ["the gap was still moving at the end of training"] * self.moving
         notes += ["neither clears the floor"] * (not self.clears)
-        return f"{said} {'; '.join(notes)}"
+        return f"{self.row} {fixed(ours, 2)}, {self.than} {fixed(theirs, 2)}, difference {shown}, {'; '.join(notes)}"
 
 
 def compare(found: TextRecord, pairs: Sequence[tuple[str, str]]) -> list[Gap]:
