@@ -25,8 +25,7 @@ pytestmark = pytest.mark.unchecked
 
 WORDS = ["red", "blue", "old", "new", "small", "large", "house", "tree", "car", "dog", "cat", "sees", "has", "the"]
 TINY = ["--preset", "tiny", "--vocab-size", "130", "--batch-tokens", "128", "--set", "data.tokenizer=words"]
-TINY += ["--set", "training.warmup=1", "--set", "training.evaluate_tokens=50"]
-TINY += ["--set", "model.encoder_layers=1", "--set", "model.decoder_layers=1", "--quiet"]
+TINY += ["--set", "training.warmup=1", "--set", "training.evaluate_tokens=50", "--quiet"]
 
 
 class Said(NamedTuple):

@@ -14,6 +14,7 @@ from synthattn.compare import execution as execution_module
 from synthattn.compare import records
 from synthattn.compare.plan import ONE_ANSWER, PlannedRun, plan
 from synthattn.compare.results import Speed
+from synthattn.models import presets
 from synthattn.paper import evidence, outcome, recipes
 from synthattn.paper.cost import costs
 from synthattn.paper.recipes import TABLES, recipe
@@ -40,6 +41,18 @@ ROWS = {
     "lra": "linformer",
 }
 """A few of each table beside its baseline, of all kinds that there are."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_layer():
+    """Halve the models of the smallest scale, of which this file trains thirty."""
+
+    def tiny(*attention: Any, **changes: Any) -> Any:
+        return presets.tiny(*attention, **({"encoder_layers": 1, "decoder_layers": 1} | changes))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(presets.PRESETS, "tiny", tiny)
+        yield
 
 
 @pytest.fixture(scope="module")
