@@ -96,7 +96,6 @@ def smaller(words: list[str]) -> list[str]:
         words += [] if option in words else [option, SMALL[option]]
     words += [] if any(end in words for end in ENDS) else ["--steps", "2"]
     words += ["--set", "data.tokenizer=words", "--set", "evaluation.max_new_tokens=4", "--set", "training.warmup=1"]
-    words += ["--set", "model.encoder_layers=1", "--set", "model.decoder_layers=1"]
     if verb == "compare" and "--attention" not in words:
         words += ["--attention", "vanilla,random"]
     return words

@@ -19,7 +19,7 @@ from synthattn.paper import evidence, outcome, recipes
 from synthattn.paper.cost import costs
 from synthattn.paper.recipes import TABLES, recipe
 from synthattn.paper.runs import Folders, execution
-from synthattn.training import record
+from synthattn.training import floors, record
 from synthattn.training import run as run_module
 from synthattn.training.progress import Display
 from synthattn.training.settings import as_dict
@@ -65,6 +65,7 @@ def place(tmp_path_factory):
     patch.setattr(evidence, "DRAWS", 50)
     patch.setattr(evidence, "FEW_DRAWS", 20)
     patch.setattr(recipes, "SPEED_ROUNDS", 3)
+    patch.setattr(floors, "TUNED_ON", 20)
     for table in TABLES:
         assert reproduce(folder, table, rows=ROWS.get(table)) == 0
     yield folder
