@@ -32,10 +32,15 @@ SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard src/synthatt
 demo: .venv/ready
 	$(BIN)/synthattn compare
 
+# Makes the byte code of what all tests import; otherwise every process of the first tests would do it.
+.venv/imported: .venv/ready-dev
+	$(BIN)/python -c "import pytest, synthattn.cli.compare"
+	touch $@
+
 # Most tests run with every shape annotation checked. Those marked "unchecked" run the package as users have it:
 # torch.compile cannot trace through the checks, and they would catch bad input before our own messages do. There a file
 # stays in one process, because what many of its tests look at takes long to make.
-test: setup
+test: .venv/imported
 	$(BIN)/pytest -m "not unchecked"
 	$(BIN)/pytest -o addopts="-q -n auto --dist loadfile --strict-markers" -m unchecked
 

@@ -6,6 +6,8 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 # One thread makes the sums of the tests reproducible, and the tests faster: their tensors are small. This is for the
 # processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Otherwise torch.compile starts processes that import torch, as many as there are cores.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import functools
 import json

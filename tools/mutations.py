@@ -150,6 +150,13 @@ MUTATIONS = [
         "tests/compare/test_statistics.py",
     ),
     Mutation(
+        "every variant gets the examples in another order",
+        "src/synthattn/data/batching.py",
+        "np.random.default_rng([self.seed, self.epoch])",
+        "np.random.default_rng()",
+        "tests/data/test_batching.py tests/compare/test_compare.py",
+    ),
+    Mutation(
         "scores on other examples are compared",
         "src/synthattn/compare/collect.py",
         "data[0] == data[1] and splits[0]",

@@ -25,8 +25,7 @@ pytestmark = pytest.mark.unchecked
 
 WORDS = ["red", "blue", "old", "new", "small", "large", "house", "tree", "car", "dog", "cat", "sees", "has", "the"]
 TINY = ["--preset", "tiny", "--vocab-size", "130", "--batch-tokens", "128", "--set", "data.tokenizer=words"]
-TINY += ["--set", "training.warmup=1", "--set", "training.evaluate_tokens=50"]
-TINY += ["--set", "model.encoder_layers=1", "--set", "model.decoder_layers=1", "--quiet"]
+TINY += ["--set", "training.warmup=1", "--set", "training.evaluate_tokens=50", "--quiet"]
 
 
 class Said(NamedTuple):
@@ -546,6 +545,11 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["train", *PAIRS, "--start", "nothing"], "no preset and no folder 'nothing'"),
     (["train", *PAIRS, "--start", "empty"], "empty holds no config.json, so it is not a saved model"),
     (["train", *PAIRS, "--set", "training.save_every=7"], "must be a multiple of training.log_every=10, got 7"),
+    (["train", *PAIRS, "--set", "trainig.steps=3"], "there are no settings 'trainig'; did you mean training?"),
+    (["train", *PAIRS, "--set", "training.steps=many"], "training.steps must be a whole number or null, got 'many'"),
+    (["train", *PAIRS, "--set", "training.schedule=cosin"], "'linear' or 'cosine' or 'constant', got 'cosin'"),
+    (["train", *PAIRS, "--steps", "5", "--output", "pairs"], "pairs is not empty; choose another folder"),
+    (["train", *PAIRS[:2], "--data", "builtin:dosc"], "did you mean docs?"),
     (["evaluate", "run-pairs", "--run", "random-0"], "run-pairs holds no compare.yaml; leave --run out"),
     (["generate", "run-pairs", "--temperature", "hot"], "Invalid value for '--temperature'"),
     (["export", "nothing"], "there is no folder nothing; give that of a run or of a model"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_baselines import LENGTH, MAX_LENGTH, WAYS, make, padding, tokens
+from test_baselines import CONVOLUTIONS, LENGTH, MAX_LENGTH, make, padding, tokens
 
 from helpers import refused
 from synthattn.layers import ProjectedMemory, SyntheticAttention
@@ -18,8 +18,14 @@ from synthattn.synthesizers.vanilla import Vanilla
 pytestmark = pytest.mark.unchecked
 
 
-@pytest.mark.parametrize(("spec", "causal"), WAYS)
-@pytest.mark.parametrize(("training", "padded"), [(True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("spec", "causal", "training", "padded"),
+    [
+        *((spec, not padded, not padded, padded) for spec in CONVOLUTIONS for padded in (True, False)),
+        ("linformer(k=7)", False, True, False),
+        ("linformer(k=7, shared_heads=false, shared_kv=true)", False, False, True),
+    ],
+)
 def test_traced_in_one_graph_for_all_lengths(spec, causal, training, padded):
     layer = make(spec, torch.float32).train(training)
     torch._dynamo.reset()

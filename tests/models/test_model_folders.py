@@ -385,18 +385,18 @@ def test_predictions_that_are_nested_too_deeply(place, tmp_path):
 @pytest.mark.filterwarnings("default")
 def test_changed_configurations_at_random():
     seed = random.Random("configurations").randrange(1000)
-    found = configurations.run(200, seed)
-    assert found.tried == 200
+    found = configurations.run(80, seed)
+    assert found.tried == 80
     assert not found.failures
-    assert min(found.counts["right"], found.counts["clear"]) > 30
+    assert min(found.counts["right"], found.counts["clear"]) > 12
 
 
 @pytest.mark.filterwarnings("default")
 def test_damaged_runs_at_random():
-    found = checkpoints.run(24, 0)
-    assert found.tried == 24
+    found = checkpoints.run(12, 0)
+    assert found.tried == 12
     assert not found.failures
-    assert min(found.counts["right"], found.counts["clear"]) > 3
+    assert min(found.counts["right"], found.counts["clear"]) > 1
 
 
 def test_a_classifier_starts_with_another_number_of_classes(place, tmp_path):

@@ -14,11 +14,12 @@ from synthattn.compare import execution as execution_module
 from synthattn.compare import records
 from synthattn.compare.plan import ONE_ANSWER, PlannedRun, plan
 from synthattn.compare.results import Speed
+from synthattn.models import presets
 from synthattn.paper import evidence, outcome, recipes
 from synthattn.paper.cost import costs
 from synthattn.paper.recipes import TABLES, UNIGRAM, recipe
 from synthattn.paper.runs import Folders, execution
-from synthattn.training import record
+from synthattn.training import floors, record
 from synthattn.training import run as run_module
 from synthattn.training.progress import Display
 from synthattn.training.settings import as_dict
@@ -42,6 +43,18 @@ ROWS = {
 """A few of each table beside its baseline, of all kinds that there are."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_layer():
+    """Halve the models of the smallest scale, of which this file trains thirty."""
+
+    def tiny(*attention: Any, **changes: Any) -> Any:
+        return presets.tiny(*attention, **({"encoder_layers": 1, "decoder_layers": 1} | changes))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(presets.PRESETS, "tiny", tiny)
+        yield
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """Everything is made once, in the order of the tables: some start from the models of others."""
@@ -52,6 +65,7 @@ def place(tmp_path_factory):
     patch.setattr(evidence, "DRAWS", 50)
     patch.setattr(evidence, "FEW_DRAWS", 20)
     patch.setattr(recipes, "SPEED_ROUNDS", 3)
+    patch.setattr(floors, "TUNED_ON", 20)
     for table in TABLES:
         assert reproduce(folder, table, rows=ROWS.get(table)) == 0
     yield folder

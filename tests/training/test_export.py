@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unchecked
 @pytest.fixture
 def save(tmp_path):
     def saved(kind, attention="random"):
-        make(kind, attention).float().save_pretrained(tmp_path / "model")
+        make(kind, attention, encoder_layers=1, decoder_layers=1).float().save_pretrained(tmp_path / "model")
         return tmp_path / "model"
 
     return saved

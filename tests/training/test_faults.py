@@ -9,8 +9,6 @@ import json
 import random
 import shutil
 import signal
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,6 @@ import torch
 from tools.faults.killed_runs import RESUME, START, STEPS, begin, difference, random_kills, reference
 from tools.faults.processes import Fault, Process
 
-from synthattn.cli.app import main
 from synthattn.training import checkpoints, record, run
 from synthattn.training.settings import Settings, TrainingSettings
 
@@ -250,63 +247,3 @@ def test_the_machine_decides_the_precision(gpu, in_hardware, chosen, monkeypatch
     found = run.with_precision(Settings()).training
     assert found.precision == chosen
     assert run.computes_on(found) == f"on {'NVIDIA X7' if gpu else 'the CPU'} in {chosen}"
-
-
-@contextlib.contextmanager
-def typed(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(sys, "argv", ["synthattn", *arguments])
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("SYNTHATTN_CACHE", str(folder / "cache"))
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    yield
-
-
-MISTAKES = {
-    "--preset tinny": "unknown preset 'tinny'; did you mean tiny",
-    "--attention ramdom": "unknown attention 'ramdom'; did you mean random?",
-    "--attention dense(wimdow=3)": "did you mean window?",
-    "--task translatoin": "did you mean translation?",
-    "--data builtin:dosc": "did you mean docs?",
-    "--data nowhere": "nowhere",
-    "--config nowhere.yaml": "nowhere.yaml",
-    "--set training.stepps=3": "there is no setting training.stepps; did you mean steps",
-    "--set trainig.steps=3": "there are no settings 'trainig'; did you mean training?",
-    "--set training.steps=many": "training.steps must be a whole number or null, got 'many'",
-    "--set training.schedule=cosin": "or 'linear' or 'cosine' or 'constant', got 'cosin'",
-    "--set model.d_modle=3": "a configuration has no field 'd_modle'; did you mean d_model?",
-    "--set model.num_heads=5": "d_model",
-    "--set training.steps": "--set needs NAME=VALUE",
-    "--set training.log_every=4 --set training.save_every=6": "must be a multiple of training.log_every=4, got 6",
-    "--set training.precision=bf16": "no AMX; use fp32",
-    "--steps 0": "training.steps must be at least 1, got 0",
-    "--steps 5 --minutes 1": "a run ends after steps, tokens or minutes, got steps and minutes; leave one",
-    "--batch-tokens 3": "an example has ",
-    "--resume nowhere": "nowhere holds no settings.yaml, so it is not the folder of a run",
-    "--resume nowhere --steps 5": "leave the other options out",
-    "--output data": "data is not empty; choose another folder",
-    "--split tset": "has no split 'tset'; did you mean test?",
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_gets_one_line(mistake, place, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    (tmp_path / "data").symlink_to(place[0] / "data")
-    options = [] if "--resume" in mistake else ["--data", "data", "--preset", "tiny", "--vocab-size", "120", "--quiet"]
-    if "--resume" not in mistake:
-        options += ["--task", "sentence-modeling", "--set", "data.tokenizer=words", "--steps", "1", "--output", "run"]
-    with typed(["train", *options, *mistake.split()], tmp_path, monkeypatch):
-        said = capfd.readouterr().err.strip()
-    assert len(said.splitlines()) == 1, said
-    assert said.startswith("synthattn: ")
-    assert MISTAKES[mistake] in said
-
-
-def test_an_unknown_option(tmp_path, monkeypatch, capfd):
-    with typed(["train", "--stepps", "5"], tmp_path, monkeypatch):
-        said = capfd.readouterr().err
-    assert "No such option: --stepps" in said
-    assert "--steps" in said
-    assert "Traceback" not in said
