@@ -21,11 +21,16 @@ class Gpu:
     bandwidth: float
 
 
+# From NVIDIA's data sheets. Those of the L4 and the H100 give operations with sparsity, which are twice as many.
+# https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf
+# https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf
+# https://www.nvidia.com/en-us/data-center/l4
+# https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet
 GPUS = {
     "v100": Gpu("NVIDIA V100 SXM2 (float16)", 125e12, 900e9),
     "a100": Gpu("NVIDIA A100 SXM 80 GB", 312e12, 2039e9),
-    "l4": Gpu("NVIDIA L4", 121e12, 300e9),
-    "h100": Gpu("NVIDIA H100 SXM", 989e12, 3350e9),
+    "l4": Gpu("NVIDIA L4", 242e12 / 2, 300e9),
+    "h100": Gpu("NVIDIA H100 SXM", 1979e12 / 2, 3350e9),
 }
 
 

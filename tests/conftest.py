@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +23,15 @@ import shape_checks
 shape_checks.install()
 
 torch.set_num_threads(1)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files that ``-m`` would deselect, because importing them takes long: whole files are marked."""
+    wanted = {"unchecked": True, "not unchecked": False}.get(config.option.markexpr)
+    if wanted is None or collection_path.suffix != ".py":
+        return None
+    marked = "pytest.mark.unchecked" in collection_path.read_text(encoding="utf-8")
+    return True if marked != wanted else None
 
 
 def pytest_collection_finish() -> None:

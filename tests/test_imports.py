@@ -18,6 +18,7 @@ PACKAGE = Path(synthattn.__file__).parent
 LAYERS = [
     ["shapes", "tracing", "messages", "regular_file", "saved_file"],
     ["terminal"],
+    ["structured_biases"],
     ["logits", "masks"],
     ["engine", "reference"],
     ["attend"],

@@ -138,7 +138,7 @@ MUTATIONS = [
     Mutation(
         "the windowed backend takes positions that it does not know",
         f"{ENGINE}/windowed.py",
-        " or terms[0].distance is not None",
+        " or term.distance is not None",
         "",
         PATHS,
     ),

@@ -16,6 +16,7 @@ import csv
 import dataclasses
 import io
 import json
+import math
 import platform
 import random
 import subprocess
@@ -25,7 +26,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from synthattn.render.charts import Line, Lines
+from synthattn.cli.probe import chart
+from synthattn.convert.probe import Effect, Probe
 from synthattn.saved_file import write_text
 from tools.update_conversions import put
 
@@ -118,6 +120,7 @@ def measure(
     from synthattn.cli.probe import labelled, load, read_lines
     from synthattn.convert.conversion import convert
     from synthattn.convert.probe import make_batches, probe
+    from synthattn.convert.saved_work import clear
     from synthattn.convert.tuning import Tuning
 
     for name in MODELS:
@@ -146,10 +149,11 @@ def measure(
             chosen, labels = labelled(lines, model, file) if name == "classifier" else (lines, None)
             result = convert(
                 model, tokenizer, chosen, labels, budget_kl=budget, max_length=LONGEST, batch=batch,
-                tuning=Tuning(steps=steps, loss="distill", seed=seed),
+                tuning=Tuning(steps=steps, loss="distill", seed=seed), folder=folder / f"unfinished {key}",
                 show=lambda what, step, steps, loss: print(what, step, loss, flush=True) if step % 10 == 0 else None,
             )  # fmt: skip
             _save("converted", key, {"model": name, "batch": batch, "sentence": result.sentence(), **result.record()})
+            clear(folder / f"unfinished {key}")
 
 
 def _read() -> dict[str, Any]:
@@ -199,21 +203,14 @@ def page() -> None:
 
 def picture(name: str, probe: dict[str, Any]) -> str:
     """Draw the accuracy of a model against the number of layers that were replaced, in three orders."""
-    start = (0, 100 * probe["accuracy"])
 
-    def line(title: str, place: int, lists: list[list[dict[str, Any]]]) -> Line:
-        columns = [[100 * effect["accuracy"] for effect in column] for column in zip(*lists, strict=True)]
-        points = [start, *((n, sum(found) / len(found)) for n, found in enumerate(columns, start=1))]
-        band = [(n, min(found), max(found)) for n, found in enumerate(columns, start=1)] if len(lists) > 1 else []
-        return Line(title, place, points, band=band)
+    def each(effects: list[dict[str, Any]]) -> list[Effect]:
+        return [Effect(**effect) for effect in effects]
 
-    drawn = [
-        line("random order", 3, probe["drawn"]),
-        line("first layers", 2, [probe["first"]]),
-        line("lowest KL first", 1, [probe["lowest"]]),
-    ]
-    chart = Lines(f"{TITLES[name]}: accuracy, layers replaced", "layers replaced", "right, %", drawn, width=420)
-    return chart.svg()
+    known = {key: probe[key] for key in ("names", "saved", "predictions", "accuracy")}
+    known |= {key: each(probe[key]) for key in ("single", "lowest", "first")}
+    found = Probe(**known, drawn=[each(effects) for effects in probe["drawn"]])
+    return chart(found, "accuracy", f"{TITLES[name]}: accuracy, layers replaced").svg()
 
 
 def lines(record: dict[str, Any]) -> list[str]:
@@ -299,7 +296,8 @@ def _findings(results: list[dict[str, Any]]) -> list[str]:
     drawn = [effect for result in results for effect in _effects(result, "random layers", True)]
 
     def each(effects: list[dict[str, Any]], show: Any) -> str:
-        return " and ".join(show(effect) for effect in effects)
+        *others, last = (show(effect) for effect in effects)
+        return f"{', '.join(others)} and {last}" if others else last
 
     def agreement(effect: dict[str, Any]) -> str:
         return f"{effect['agreement']:.1%}"
@@ -309,6 +307,8 @@ def _findings(results: list[dict[str, Any]]) -> list[str]:
         _effects(result, "converted", True)[0]["kl"] < min(e["kl"] for e in _effects(result, "random layers", True))
         for result in results
     )
+    clearly = sum(_error(own, other) < other["kl"] - own["kl"] for own, other in zip(converted, first, strict=True))
+    sure = f", in {clearly} by more than two standard errors" if "kl_error" in converted[0] else ""
     lower = sum(after["kl"] < start["kl"] for after, start in zip(converted, before, strict=True))
     predictions = " and ".join(dict.fromkeys(f"{result['predictions']:,}" for result in results))
     least = min(result["predictions"] for result in results)
@@ -325,12 +325,18 @@ def _findings(results: list[dict[str, Any]]) -> list[str]:
         f"- Tuning lowered the KL in {lower} of {count} {seeds}, from {each(before, _kl)} to {each(converted, _kl)}; "
         f"the original with the same tuning has {each(again, _kl)}.",
         f"- The chosen layers have a lower KL than the first layers ({each(first, _kl)}) in {better} of {count} "
-        f"{seeds}, and than all three random choices ({_range(drawn, 'kl')}) in {best} of {count}.",
+        f"{seeds}{sure}, and than all three random choices ({_range(drawn, 'kl')}) in {best} of {count}.",
     ]
 
 
 def _kl(effect: dict[str, Any]) -> str:
-    return f"{abs(effect['kl']):.4f}"
+    error = effect.get("kl_error", 0.0)
+    return f"{abs(effect['kl']):.4f}" + (f" ± {error:.4f}" if error >= 5e-5 else "")
+
+
+def _error(one: dict[str, Any], other: dict[str, Any]) -> float:
+    """Return two standard errors of the difference of two divergences."""
+    return 2 * math.hypot(one.get("kl_error", 0.0), other.get("kl_error", 0.0))
 
 
 def _right(effect: dict[str, Any]) -> str:
@@ -338,6 +344,8 @@ def _right(effect: dict[str, Any]) -> str:
 
 
 def _range(effects: list[dict[str, Any]], name: str) -> str:
+    if name == "kl" and len(effects) == 1:
+        return _kl(effects[0])
     values = [abs(effect[name]) for effect in effects]
     shown = [f"{value:.4f}" if name == "kl" else f"{value:.1%}" for value in (min(values), max(values))]
     return " to ".join(dict.fromkeys(shown))

@@ -23,11 +23,15 @@ SPEED = ROOT / "docs" / "convert" / "speed.json"
 SPEED_BEGIN, SPEED_END = "<!-- made by tools/update_conversions.py --speed -->", "<!-- end of the speeds -->"
 
 
+def checks_and_families() -> tuple[Any, dict[str, Any]]:
+    """Return the module of the checks, and the families of models that it checks."""
+    sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "convert")]
+    return importlib.import_module("conversion_checks"), importlib.import_module("model_families").FAMILIES
+
+
 def cells(only: list[str], compiled: bool) -> dict[tuple[str, str], dict[str, str]]:
     """Return the result of each check, by family and spec."""
-    sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "convert")]
-    checks: Any = importlib.import_module("conversion_checks")
-    families: dict[str, Any] = importlib.import_module("model_families").FAMILIES
+    checks, families = checks_and_families()
     every = {label: check for label, check in checks.CHECKS.items() if compiled or label != "compile"}
     found: dict[tuple[str, str], dict[str, str]] = {}
     for name, family in families.items():

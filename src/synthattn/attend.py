@@ -10,6 +10,7 @@ cached_weights     no logit depends on the input or needs a gradient: weights ca
 input_independent  no logit depends on the input: one product per head for the whole batch
 windowed           the logits are a local window
 compiled           products, and sums of them with biases: float32 on the CPU, where the kernel was compiled
+flex               by choice, on accelerators: a product with tables beside it, in torch's flex_attention
 sdpa               one product, or one with a bias; off the CPU sums of these: torch's fused kernel
 plain              everything else, in chunks
 =================  ===================================================================================
@@ -17,7 +18,7 @@ plain              everything else, in chunks
 
 from torch import Tensor
 
-from synthattn.engine import by_distance, cached_weights, compiled, input_independent, plain, sdpa, windowed
+from synthattn.engine import by_distance, cached_weights, compiled, flex, input_independent, plain, sdpa, windowed
 from synthattn.engine.call import Call
 from synthattn.engine.plain import attention_weights
 from synthattn.engine.projection import LazyValues
@@ -26,7 +27,7 @@ from synthattn.masks import Mask
 from synthattn.shapes import Float
 
 Heads = Float[Tensor, "batch heads q width"]
-BACKENDS = [by_distance, cached_weights, input_independent, windowed, compiled, sdpa]
+BACKENDS = [by_distance, cached_weights, input_independent, windowed, compiled, flex, sdpa]
 
 
 def run(call: Call) -> Heads:

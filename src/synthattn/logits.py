@@ -1,14 +1,14 @@
-"""Attention logits as a sum of terms. Terms without a batch axis do not depend on the input."""
+"""Attention logits as a sum of terms. Terms without a batch axis do not depend on the input.
+
+A term is a product, a table, or one of :mod:`synthattn.structured_biases`. All have the methods of :class:`Product`.
+"""
 
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
-from synthattn.shapes import Bool, Float, Int
-from synthattn.tracing import is_tracing
-
-Weight = Tensor | float  # tensors broadcast against (heads, q, k)
+from synthattn.shapes import Bool, Float
+from synthattn.structured_biases import ByDistance, OuterProduct, Weight, Window
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,22 @@ class Product:
 
     @property
     def input_independent(self) -> bool:
+        """True if the term is the same for every example."""
         return self.query.dim() == 3 and self.key.dim() == 3
 
     def times(self, weight: Weight) -> "Product":
+        """Return the term times a weight."""
         if self.key.dim() == 3:  # learned keys have fewer entries than the queries of a batch
             return replace(self, key=self.key * weight)
         return Product(self.query * (weight * self.scale), self.key)
 
     def rows(self, examples: slice, rows: slice, end: int) -> "Product":
+        """Return the logits of some queries of some examples for the keys before ``end``."""
         query, key = _examples(self.query, examples), _examples(self.key, examples)
         return Product(query[..., rows, :], key[..., :end, :], self.scale)
 
     def as_tensor(self) -> Float[Tensor, "*batch heads q k"]:
+        """Return the logits of every query for every key."""
         return (self.query if self.scale == 1.0 else self.query * self.scale) @ self.key.mT
 
 
@@ -56,104 +60,6 @@ class Bias:
 
     def as_tensor(self) -> Float[Tensor, "*batch #heads #q k"]:
         return self.table if self.weight is None else self.table * self.weight
-
-
-@dataclass(frozen=True)
-class ByDistance:
-    """A bias that depends only on the distance from query to key: ``values[..., 0, clip(distance, -range, range)]``.
-
-    The values are those of the distances -range, ..., range. The distance is ``j - i - start`` for query i and key j.
-    """
-
-    values: Float[Tensor, "heads 1 distances"]
-    q: int
-    k: int
-    start: int = 0
-    input_independent = True
-
-    @property
-    def range(self) -> int:
-        return self.values.shape[-1] // 2
-
-    def times(self, weight: Weight) -> "ByDistance":
-        return replace(self, values=self.values * weight)
-
-    def rows(self, examples: slice, rows: slice, end: int) -> "ByDistance":
-        return ByDistance(self.values, rows.stop - rows.start, end, self.start + rows.start)
-
-    def between(self, low: int, high: int) -> Float[Tensor, "heads distances"]:
-        """Return the values of the distances low, ..., high."""
-        values, last = self.values.squeeze(-2), 2 * self.range
-        first, end = low + self.range, high + self.range + 1
-        before, after = min(max(-first, 0), end - first), min(max(end - last - 1, 0), end - first)
-        inner = values[:, max(first, 0) : max(min(end, last + 1), 0)]
-        if before == after == 0:
-            return inner
-        return torch.cat([values[:, :1].expand(-1, before), inner, values[:, -1:].expand(-1, after)], dim=-1)
-
-    def diagonals(self) -> Float[Tensor, "heads diagonals"]:
-        """Return the values of all diagonals, from that of the last query and the first key on."""
-        return self.between(1 - self.q - self.start, self.k - 1 - self.start)
-
-    def as_tensor(self) -> Float[Tensor, "heads q k"]:
-        if is_tracing(self.values):  # a graph with the view below would hold for some lengths only
-            i, j = (torch.arange(n, device=self.values.device) for n in (self.q, self.k))
-            distance = j - i[:, None] - self.start
-            return self.values[:, 0, distance.clamp(-self.range, self.range) + self.range]
-        return self.diagonals().unfold(-1, self.k, 1).flip(1)  # row i starts at distance -(start + i)
-
-
-@dataclass(frozen=True)
-class Window:
-    """A bias ``values[..., i, c]`` for the key at distance ``c - window // 2`` from query i. Others get no weight."""
-
-    values: Float[Tensor, "batch heads q window"]
-    distance: Int[Tensor, "*batch q k"] | None = None  # key position minus query position; None for j - i
-    input_independent = False
-
-    def times(self, weight: Weight) -> "Window":
-        return replace(self, values=self.values * weight)
-
-    def rows(self, examples: slice, rows: slice, end: int) -> "Window":
-        distance = self._distance()[..., rows, :end]
-        return Window(self.values[examples, :, rows], distance[examples] if distance.dim() == 3 else distance)
-
-    def as_tensor(self) -> Float[Tensor, "batch heads q k"]:
-        """Return one logit per key, with arbitrary finite numbers outside the window."""
-        window = self.values.shape[-1]
-        entry = (self._distance() + window // 2).clamp(0, window - 1).unsqueeze(-3)
-        return self.values.gather(-1, entry.expand(*self.values.shape[:-1], entry.shape[-1]))
-
-    def inside(self) -> Bool[Tensor, "*batch q k"]:
-        return self._distance().abs() <= self.values.shape[-1] // 2
-
-    def _distance(self) -> Int[Tensor, "*batch q k"]:
-        i = torch.arange(self.values.shape[-2], device=self.values.device)
-        return i - i[:, None] if self.distance is None else self.distance
-
-
-@dataclass(frozen=True)
-class OuterProduct:
-    """A bias from two vectors per query: ``a[..., i, r] * b[..., i, s]`` is for the key ``j = r * len_b + s``."""
-
-    a: Float[Tensor, "batch heads q len_a"]
-    b: Float[Tensor, "batch heads q len_b"]
-    key_length: int
-    input_independent = False
-
-    def times(self, weight: Weight) -> "OuterProduct":
-        return replace(self, a=self.a * weight)
-
-    def rows(self, examples: slice, rows: slice, end: int) -> "OuterProduct":
-        return OuterProduct(self.a[examples, :, rows], self.b[examples, :, rows], end)
-
-    def as_tensor(self) -> Float[Tensor, "batch heads q k"]:
-        len_b = self.b.shape[-1]
-        if is_tracing(self.a):  # a slice would bind the graph to the number of entries of a that are needed
-            j = torch.arange(self.key_length, device=self.a.device)
-            return self.a.index_select(-1, j // len_b) * self.b.index_select(-1, j % len_b)
-        a = self.a[..., : -(-self.key_length // len_b), None]
-        return (a * self.b[..., None, :]).flatten(-2)[..., : self.key_length]
 
 
 LogitTerm = Product | Bias | ByDistance | Window | OuterProduct
@@ -195,3 +101,6 @@ def _first(term: LogitTerm) -> Tensor:
 
 def _examples(tensor: Tensor, examples: slice) -> Tensor:
     return tensor[examples] if tensor.dim() == 4 and tensor.shape[0] > 1 else tensor
+
+
+__all__ = ["Bias", "ByDistance", "LogitTerm", "Logits", "OuterProduct", "Product", "Weight", "Window"]

@@ -49,20 +49,6 @@ class Mask:
             None if self.unpadded is None else self.unpadded[:, None, None, :],
         )
 
-    def added_to(
-        self, bias: Float[Tensor, "*batch #heads #q k"] | None, value: Float[Tensor, "_ heads k width"], q: int
-    ) -> Float[Tensor, "*example #heads #q k"] | None:
-        """Return a bias with minus infinity for keys outside of ``allowed_pairs``.
-
-        Kernels apply causal masks and padding themselves, unless the mask differs between examples.
-        """
-        k = value.shape[-2]
-        allowed = self.full(q, k, value.device) if self.per_example else self.allowed_pairs
-        if allowed is None:
-            return bias
-        bias = value.new_zeros(1, 1, k) if bias is None else bias
-        return bias.masked_fill(~allowed, float("-inf"))
-
     def of_examples(self, examples: slice) -> "Mask":
         """Return the mask of some examples."""
         unpadded = None if self.unpadded is None else self.unpadded[examples]

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.unchecked
 
 WORDS = ["red", "blue", "old", "new", "small", "large", "house", "tree", "car", "dog", "cat", "sees", "has", "the"]
 TINY = ["--preset", "tiny", "--vocab-size", "130", "--batch-tokens", "128", "--set", "data.tokenizer=words"]
-TINY += ["--set", "training.warmup=1", "--set", "training.evaluate_tokens=50", "--quiet"]
+TINY += ["--set", "training.warmup=1", "--set", "training.evaluate_tokens=50"]
+TINY += ["--set", "model.encoder_layers=1", "--set", "model.decoder_layers=1", "--quiet"]
 
 
 class Said(NamedTuple):
@@ -531,7 +532,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["compare", *PAIRS, "--step", "5"], "No such option: --step (Possible options: --seed, --set, --steps)"),
     (["compare", *PAIRS, "--set", "steps"], "--set needs NAME=VALUE, such as training.steps=500, got 'steps'"),
     (["compare", *PAIRS, "--set", "training.stepps=3"], "there is no setting training.stepps; did you mean steps?"),
-    (["compare", *PAIRS, "--set", "training.precision=fp8"], "must be 'fp32' or 'bf16', got 'fp8'"),
+    (["compare", *PAIRS, "--set", "training.precision=fp8"], "must be 'auto' or 'fp32' or 'bf16', got 'fp8'"),
     (["compare", *PAIRS, "--set", "model.attention=random"], "say what to compare with --attention"),
     (["compare", *PAIRS, "--direction", "fr-de"], "no column 'fr', which source=fr asks for; there are de, en"),
     (["compare", *CLASSES, "--direction", "de-en"], "--direction is for translation, and the task is classification"),

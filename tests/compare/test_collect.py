@@ -6,6 +6,7 @@ import pytest
 from synthattn.compare import statistics
 from synthattn.compare.collect import Scoring, all_seeds, by_row, done, over_seeds, same_seeds
 from synthattn.compare.records import StudyRecord
+from synthattn.compare.results import Variant
 from synthattn.metrics.base import Rows
 from synthattn.metrics.classification import Accuracy
 from synthattn.training.record import RunRecord
@@ -50,6 +51,34 @@ def test_only_the_same_examples_are_compared(monkeypatch, sources):
     score = Scoring({"accuracy": Accuracy()}, statistics.remembered(), same_seeds, 50, 50).score("accuracy", one, other)
     assert score is not None
     assert (score.difference is not None) == (sources == {"data": "fingerprint"})
+
+
+def test_differences_share_the_seed_variance_of_all_rows(monkeypatch):
+    """A row whose seeds happen to agree is judged by how much seeds do in the other rows."""
+    shares = {"base": (0.50, 0.52, 0.48), "calm": (0.56, 0.58, 0.54), "wild": (0.60, 0.44, 0.61)}
+
+    def rows(self: StudyRecord) -> dict[str, Rows]:
+        return {"accuracy": (np.arange(5000) < 5000 * shares[self.row][self.seed]).astype(float)[:, None]}
+
+    monkeypatch.setattr(StudyRecord, "rows", property(rows))
+    runs = {name: seeds(name, "done", "done", "done") for name in shares}
+    scoring = Scoring({"accuracy": Accuracy()}, statistics.remembered(), all_seeds, 50, 50)
+    found = []
+    for name in shares:
+        row, score = Variant(name), scoring.score("accuracy", runs[name], {} if name == "base" else runs["base"])
+        assert score is not None
+        row.scores["accuracy"] = score
+        found.append(row)
+    before = found[1].scores["accuracy"].difference
+    scoring.pool(found, runs, "base", "accuracy")
+    now, other = (row.scores["accuracy"].difference for row in found[1:])
+    assert before is not None
+    assert now is not None
+    assert other is not None
+    assert found[0].scores["accuracy"].difference is None
+    assert now.value == pytest.approx(before.value)
+    assert now.high - now.low > 3 * (before.high - before.low)
+    assert now.high - now.low == pytest.approx(other.high - other.low, rel=0.1)
 
 
 def test_curves_of_seeds_have_a_mean_and_a_band():

@@ -3,12 +3,16 @@
 import dataclasses
 import hashlib
 import os
-import signal
+import runpy
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from test_compare import data, tiny  # noqa: F401 (a fixture)
+from tools.faults.processes import FORKS
 
 from synthattn.compare import workers
 from synthattn.compare.compare import compare
@@ -34,12 +38,46 @@ def scores(folder: Path) -> dict[str, object]:
     return {file.stem: load_record(file).record.scores for file in sorted((folder / "runs").glob("*.json"))}
 
 
+class _Forked:
+    """A worker in place of ``subprocess.Popen``, forked from a process that has imported all that takes seconds."""
+
+    started: "list[_Forked]"
+
+    def __init__(self, command: list[str], stderr: Any, env: dict[str, str], text: bool, **options: Any) -> None:
+        assert (options["start_new_session"], text, command[:2]) == (True, True, [sys.executable, "-m"])
+        (there, mine), (out, theirs) = FORKS.Pipe(duplex=False), FORKS.Pipe(duplex=False)
+        self.process = FORKS.Process(target=_work, args=(there, theirs, command[2], env))
+        self.process.start()
+        self.stdin = os.fdopen(os.dup(mine.fileno()), "w", encoding="utf-8")
+        self.stdout = os.fdopen(os.dup(out.fileno()), encoding="utf-8")
+        for pipe in (there, theirs, mine, out):
+            pipe.close()
+        self.started.append(self)
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def wait(self) -> int | None:
+        self.process.join()
+        return self.process.exitcode
+
+
+def _work(stdin: Any, stdout: Any, module: str, variables: dict[str, str]) -> None:
+    os.setsid()
+    os.environ |= variables
+    for place, pipe in ((0, stdin), (1, stdout)):
+        os.dup2(pipe.fileno(), place)
+        pipe.close()
+    sys.stdin, sys.stdout = os.fdopen(0, encoding="utf-8"), os.fdopen(1, "w", encoding="utf-8")
+    runpy.run_module(module, run_name="__main__")
+
+
 class _Killer(Display):
     """Kills all workers once a run has two checkpoints, the first of which is surely in its record."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.killed: list[int] = []
+        self.killed: list[_Forked] = []
         self.labels: list[str] = []
         self.shares: list[float] = []
 
@@ -53,30 +91,16 @@ class _Killer(Display):
     def step(self, step: int, steps: int, facts: dict[str, str]) -> None:
         runs = [run for run in (self.folder / "runs").iterdir() if run.is_dir()]
         if not self.killed and any(len(checkpoints.checkpoints(run)) > 1 for run in runs):
-            self.killed = worker_processes()
-            for process in self.killed:
-                os.kill(process, signal.SIGKILL)
+            self.killed = list(_Forked.started)
+            for worker in self.killed:
+                worker.kill()
 
 
-def worker_processes() -> list[int]:
-    """Return the children of this process that are workers."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if parent == os.getpid() and b"synthattn.compare.workers" in command:
-                found.append(int(entry.name))
-    return found
-
-
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
 def test_weights_and_scores_are_equal_with_two_processes_that_are_killed(data, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(thresholds, "FUSED_KEYS", FUSED_KEYS)
-    settings = tiny(data / "classes", "classification", steps=160, evaluate_every=4, save_every=4)
+    monkeypatch.setattr(workers, "subprocess", SimpleNamespace(Popen=_Forked, PIPE=subprocess.PIPE))
+    monkeypatch.setattr(_Forked, "started", [], raising=False)
+    settings = tiny(data / "classes", "classification", steps=96, evaluate_every=48, save_every=8)
     comparison = Comparison(settings, ("vanilla", "random"), threads=1)
     compare(comparison, tmp_path / "alone", jobs=1)
     killer = _Killer(tmp_path / "both")
@@ -89,7 +113,7 @@ def test_weights_and_scores_are_equal_with_two_processes_that_are_killed(data, t
     assert len(weights(tmp_path / "alone")) == 2
     assert weights(tmp_path / "both") == weights(tmp_path / "alone")
     assert scores(tmp_path / "both") == scores(tmp_path / "alone")
-    assert not worker_processes()
+    assert [worker.process.is_alive() for worker in _Forked.started] == [False] * 4
 
 
 def begun(data: Path, folder: Path) -> None:  # noqa: F811
@@ -144,12 +168,19 @@ def test_workers_stop_with_their_parent(data, tmp_path, monkeypatch):  # noqa: F
     waiting = "import sys, json; print(json.dumps({'display': ['a run']}), flush=True); sys.stdin.read()"
     monkeypatch.setattr(workers, "COMMAND", [sys.executable, "-c", waiting])
 
+    started = []
+
+    def start(*arguments: Any, **options: Any) -> Any:
+        started.append(subprocess.Popen(*arguments, **options))
+        return started[-1]
+
     def interrupt(label: str) -> Display:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(workers, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE))
     with pytest.raises(KeyboardInterrupt):
         pool_of(tmp_path / "new", interrupt)
-    assert not worker_processes()
+    assert [process.returncode for process in started] == [0, 0]
 
 
 def test_variables_of_a_worker(monkeypatch):

@@ -1,6 +1,9 @@
 """Converting a small model: tables from the mean attention, tuning, controls, and the command."""
 
 import json
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -10,9 +13,11 @@ from model_families import BERT, inputs, logits, original
 
 import synthattn
 from synthattn.convert import Tuning, convert
+from synthattn.convert import tuning as tuning_module
 from synthattn.convert.conversion import parse_layers
 from synthattn.convert.probe import MeanAttention, effects, make_batches, mean_logits, own_attention
 from synthattn.convert.tuning import tune
+from synthattn.data.locks import locked_folder
 
 pytestmark = pytest.mark.unchecked
 
@@ -244,19 +249,110 @@ def test_the_command_writes_a_model_that_loads(command, folder, texts, tmp_path)
     assert json.loads(result.stdout)["outcomes"] == record["outcomes"]
 
 
-def test_a_command_that_is_stopped_writes_nothing(command, folder, texts, tmp_path, monkeypatch):
+@pytest.mark.parametrize("stop_at", [("converted", 3), ("original", 5), ("first layers", 2)])
+def test_a_conversion_that_is_stopped_goes_on_with_equal_weights(tokenizer, lines, tmp_path, monkeypatch, stop_at):
+    monkeypatch.setattr(tuning_module, "SAVE_SECONDS", 0.0)
+    model = lively()
+    seen: list[tuple[str, int]] = []
+
+    def show(name: str, step: int, steps: int, loss: float) -> None:
+        seen.append((name, step))
+        if (name, step) == stop_at and seen.count(stop_at) == 1 and stopping:
+            raise KeyboardInterrupt
+
+    # 10 texts train in batches of 4, so that step 5 is in the second pass; layer 1 is not the first one.
+    options: dict[str, Any] = {"layers": [1], "max_length": 12, "batch": 4, "tuning": Tuning(steps=5), "show": show}
+    stopping = False
+    expected = convert(model, tokenizer, lines, **options)
+    steps, stopping = seen.copy(), True
+    seen.clear()
+    with pytest.raises(KeyboardInterrupt):
+        convert(model, tokenizer, lines, **options, folder=tmp_path / "work")
+    found = convert(model, tokenizer, lines, **options, folder=tmp_path / "work")
+    assert seen == steps  # none is made twice
+    torch.testing.assert_close(found.model.state_dict(), expected.model.state_dict(), rtol=0, atol=0)
+    assert found.record() == expected.record()
+    # All of it is there now.
+    seen.clear()
+    again = convert(model, tokenizer, lines, **options, folder=tmp_path / "work")
+    torch.testing.assert_close(again.model.state_dict(), expected.model.state_dict(), rtol=0, atol=0)
+    assert (again.record(), seen) == (expected.record(), [])
+
+
+def test_what_was_kept_is_for_equal_settings(tokenizer, lines, tmp_path):
+    model, work = lively(), tmp_path / "work"
+    options: dict[str, Any] = {"layers": "first:1", "max_length": 12, "folder": work}
+    convert(model, tokenizer, lines, **options)
+    for change, line in [
+        ({"max_length": 11}, "work was started with max_length 12, this is 11; give the same, or remove the folder"),
+        ({"tuning": Tuning(steps=2)}, "was started with steps 0, this is 2"),
+        ({"texts": lines[:-1]}, "was started with texts 20 [0-9a-f]{8}, this is 19 [0-9a-f]{8}"),
+        ({"model": original("bert").float()}, "was started with model BertForMaskedLM .*, this is BertForMaskedLM"),
+    ]:
+        given = {"model": model, "texts": lines} | options | change
+        with pytest.raises(ValueError, match=line):
+            convert(given.pop("model"), tokenizer, given.pop("texts"), **given)
+    with locked_folder(work), pytest.raises(ValueError, match="work is in use by process"):
+        convert(model, tokenizer, lines, **options)
+    (work / "tables.pt").write_bytes(b"x")
+    with pytest.raises(OSError, match=r"tables\.pt is damaged: .*; remove .*work, and start again"):
+        convert(model, tokenizer, lines, **options)
+    # What needs other settings is not kept.
+    with pytest.raises(ValueError, match="no layer can be replaced"):
+        convert(model, tokenizer, lines, budget_kl=1e-9, max_length=12, folder=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_command_that_is_killed_goes_on_with_equal_weights(command, folder, texts, tmp_path):
+    options = ["convert", str(folder), "--data", str(texts), "--layers", "1", "--steps", "40", "--quiet"]
+    assert command(*options, "--output", str(tmp_path / "undisturbed")).returncode == 0
+    unfinished = tmp_path / "out-unfinished"
+    options += ["--output", str(tmp_path / "out")]
+    code = "import sys, synthattn.cli as cli; from synthattn.convert import tuning; tuning.SAVE_SECONDS = 0; "
+    code += "from synthattn.engine import thresholds; thresholds.FUSED_KEYS = 0; "  # as in this process
+    process = subprocess.Popen([sys.executable, "-c", f"{code}sys.argv[1:] = {options}; cli.main()"])
+    try:
+        while not (unfinished / "tuning-1.pt").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    assert not (tmp_path / "out").exists()
+    step = torch.load(unfinished / "tuning-1.pt", weights_only=True)[0]
+    assert 0 < step < 40
+    result = command(*options)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "is of a command that was stopped; go on by --resume, or remove it" in " ".join(result.stderr.split())
+    assert command(*options, "--resume").returncode == 0
+    files = [tmp_path / name / "model.safetensors" for name in ("undisturbed", "out")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    records = [json.loads((tmp_path / name / "conversion.json").read_text()) for name in ("undisturbed", "out")]
+    assert records[0]["outcomes"] == records[1]["outcomes"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "texts.txt", "undisturbed"]
+
+
+def test_a_command_that_is_stopped_keeps_what_is_done(command, folder, texts, tmp_path, monkeypatch):
     from transformers import PreTrainedTokenizerFast
 
     def stop(*args: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", stop)
     # Without --max-length, the model's 23 positions are the limit.
-    options = ["--layers", "0", "--quiet", "--output", str(tmp_path / "out")]
-    result = command("convert", str(folder), "--data", str(texts), *options)
+    options = ["convert", str(folder), "--data", str(texts), "--layers", "0", "--quiet"]
+    options += ["--output", str(tmp_path / "out")]
+    result = command(*options, "--resume")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "--resume goes on with what a stopped command has kept; there is no" in " ".join(result.stderr.split())
+    with monkeypatch.context() as patch:
+        patch.setattr(PreTrainedTokenizerFast, "save_pretrained", stop)
+        result = command(*options)
     assert result.returncode == 130
     assert "out was not written" in " ".join(result.stderr.split())
-    assert [p.name for p in tmp_path.iterdir()] == ["texts.txt"]
+    assert "out-unfinished is kept, --resume goes on" in " ".join(result.stderr.split())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out-unfinished", "texts.txt"]
+    assert command(*options, "--resume").returncode == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "texts.txt"]
 
 
 def test_the_command_refuses_in_one_line(command, folder, texts, tmp_path, monkeypatch):

@@ -11,7 +11,15 @@ from model_families import VOCABULARY, inputs, logits, original
 import synthattn
 from synthattn.bench import replaced_layers
 from synthattn.bench.timing import Times
-from synthattn.convert.probe import ProbeBatch, make_batches, probe
+from synthattn.convert.probe import (
+    EffectSums,
+    MeanHead,
+    ProbeBatch,
+    make_batches,
+    mean_logits,
+    own_attention,
+    probe,
+)
 
 pytestmark = pytest.mark.unchecked
 
@@ -57,6 +65,36 @@ def test_the_mean_is_that_of_the_weights_between_real_tokens():
     assert all(effect.agreement == 1.0 for effect in found.lowest)
 
 
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_one_head_alone_is_replaced_by_its_mean(name):
+    """Its weights are those of the table, the weights of the other heads stay."""
+    model, given = original(name), batches(1)
+    with own_attention(model) as modules, torch.no_grad():
+        tables = mean_logits(model, modules, given, 9)
+        first = model(**given[0].inputs, output_attentions=True).attentions[1]
+        modules[1].synthesizer = MeanHead(modules[1].synthesizer, tables[1], 2)
+        found = model(**given[0].inputs, output_attentions=True).attentions[1]
+        changed = logits(model, given[0].inputs)
+    torch.testing.assert_close(found[:, [0, 1, 3]], first[:, [0, 1, 3]])
+    expected = tables[1][2].masked_fill(first[1, 2] == 0, float("-inf")).softmax(-1)
+    torch.testing.assert_close(found[1, 2], expected)
+    heads = probe(model, given, given, 9, heads=True).heads
+    assert [len(row) for row in heads] == [4, 4]
+    counted = given[0].counted
+    own, other = (x[counted].detach().log_softmax(-1) for x in (logits(model, given[0].inputs), changed))
+    assert heads[1][2].kl == pytest.approx(float((own.exp() * (own - other)).sum(-1).mean()), rel=1e-2, abs=1e-7)
+
+
+def test_the_error_of_a_divergence_is_that_of_a_mean():
+    sums = EffectSums()
+    own, other = torch.randn(7, 5).log_softmax(-1), torch.randn(7, 5).log_softmax(-1)
+    for part in (slice(0, 3), slice(3, 7)):
+        sums.add(own[part], other[part], None)
+    each = (own.exp() * (own - other)).sum(-1)
+    assert sums.effect(()).kl == pytest.approx(float(each.mean()))
+    assert sums.effect(()).kl_error == pytest.approx(float(each.std() / 7**0.5))
+
+
 @pytest.mark.parametrize("name", ["gpt2", "llama", "albert", "modernbert"])
 def test_other_families(name):
     model, given = original(name), inputs(name)
@@ -76,6 +114,22 @@ def test_the_command_prints_tables_and_a_sentence(command, folder, texts):
     # No figure is cut where a terminal has 80 columns.
     assert "…" not in result.stdout
     assert "With random in all layers, a forward pass is" in " ".join(result.stdout.split())
+
+
+def test_the_command_writes_a_page_with_charts(command, folder, texts, tmp_path):
+    report = tmp_path / "page.html"
+    options = ["--max-length", "12", "--heads", "--report", str(report)]
+    result = command("probe", str(folder), "--data", str(texts), *options)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "One head of a layer replaced by its mean" in result.stdout
+    assert "…" not in result.stdout
+    page = report.read_text()
+    assert page.count("<figure>") == 3
+    for part in ("lowest KL first", "Nothing was trained.", "(head ", "synthattn probe"):
+        assert part in page
+    result = command("probe", str(folder), "--data", str(texts), "--report", str(tmp_path / "no" / "page.html"))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "page.html: there is no folder" in " ".join(result.stderr.split())
 
 
 def test_the_command_takes_no_longer_texts_than_the_model(command, folder, tmp_path):

@@ -35,11 +35,18 @@ def test_a_model_without_attention_that_can_be_served():
     ):
         synthattn.replace_attention(vision, "random", 17)
     assert list(vision.state_dict()) == before
-    with refused("Linear has no torch.nn.MultiheadAttention to replace"):
+    with refused("Linear has no attention of torch or timm to replace"):
         synthattn.replace_attention(nn.Linear(3, 3), "random", 11)
-    other = type("SelfAttention", (nn.Module,), {})()  # as in timm and x-transformers
-    with refused(r"Sequential has no torch.nn.MultiheadAttention to replace; its own attention \(SelfAttention\)"):
+    other = type("SelfAttention", (nn.Module,), {})()  # as in many libraries
+    with refused(r"Sequential has no attention of torch or timm to replace; its own attention \(SelfAttention\)"):
         synthattn.replace_attention(nn.Sequential(other), "random", 11)
+    x_transformers = pytest.importorskip("x_transformers", reason="pip install -e '.[peers]'")
+    layers = x_transformers.Decoder(dim=32, depth=1, heads=4)
+    with refused(r"Decoder has no attention of torch or timm to replace; its own attention \(Attention\)"):
+        synthattn.replace_attention(layers, "random", 11)
+
+
+def test_a_model_of_transformers_inside_another_module():
     with refused(r"Sequential contains a model of transformers; call replace_attention\(model.0, ...\)"):
         synthattn.replace_attention(nn.Sequential(original("bert")), "random", 11)
 

@@ -8,6 +8,7 @@ import pytest
 
 from synthattn.paper.publish import COMPUTED, check
 from synthattn.paper.recipes import TABLES
+from synthattn.paper.study import STUDIES
 
 pytestmark = pytest.mark.unchecked
 
@@ -45,7 +46,7 @@ def test_the_commands_in_the_pages_exist():
     for page in ("README.md", "docs/models.md", "docs/data.md", "docs/reproduce.md"):
         for verb, name in re.findall(r"(?:^|`)synthattn (\w+) ([\w-]+)", (ROOT / page).read_text(), re.MULTILINE):
             assert verb in verbs
-            known = {"reproduce": [*TABLES, *COMPUTED, "TABLE", ""], "study": ["abilities"]}.get(
+            known = {"reproduce": [*TABLES, *COMPUTED, "TABLE", ""], "study": [*STUDIES]}.get(
                 verb, [*PRESETS, "my-model", "my-data", "builtin"]
             )
             assert name in known or name.startswith("--")

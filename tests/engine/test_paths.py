@@ -9,7 +9,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from helpers import BATCH, HEAD_DIM, HEADS, LENGTH, Largest, assert_same, chunks_for_all, make, padding, tokens
 from synthattn import SyntheticAttention, attend, reference
-from synthattn.engine import input_independent, plain, thresholds
+from synthattn.engine import input_independent, plain, products, thresholds
+from synthattn.engine.native.gemm import Axis
 from synthattn.engine.projection import as_feature_major
 from synthattn.layers import synthetic_attention
 from synthattn.logits import Bias, Logits
@@ -276,7 +277,9 @@ def test_gradcheck_of_the_product(monkeypatch, causal, transposed):
     columns = (columns.mT.contiguous().mT if transposed else columns).requires_grad_()
 
     def product(weights, columns):
-        return input_independent._Product.apply(weights.tril() if causal else weights, columns, causal)
+        if causal:
+            return products.multiply(weights.tril(), columns, triangle=(Axis.DEPTH, Axis.ROW))
+        return products.multiply(weights, columns)
 
     assert torch.autograd.gradcheck(product, (weights, columns))
     assert torch.autograd.gradgradcheck(product, (weights, columns))

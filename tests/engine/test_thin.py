@@ -1,5 +1,7 @@
 """The kernels of a step of generation equal torch, and are left alone wherever something else is meant."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -23,15 +25,21 @@ def _for_all(monkeypatch):
 
 @pytest.fixture
 def taken(monkeypatch) -> list[str]:
-    """What the kernels were called for."""
+    """What the kernels computed."""
     calls: list[str] = []
 
     def watch(name: str) -> None:
         original = getattr(thin, name)
-        monkeypatch.setattr(thin, name, lambda *args: (calls.append(name), original(*args))[1])
 
-    watch("_product")
-    watch("_norm")
+        def watched(*args: Any) -> Tensor | None:
+            result = original(*args)
+            calls.extend([] if result is None else [name])
+            return result
+
+        monkeypatch.setattr(thin, name, watched)
+
+    watch("product")
+    watch("norm")
     return calls
 
 
@@ -65,7 +73,7 @@ def check_norm(rows: int, width: int, eps: float | None, weighed: bool) -> None:
 @pytest.mark.parametrize(("columns", "depth"), [(1, 1), (7, 3), (29, 13), (64, 512), (211, 517), (1013, 129)])
 def test_product_equals_torch(taken, rows, columns, depth, bias):
     check_product(rows, columns, depth, bias)
-    assert taken == ["_product"]
+    assert taken == ["product"]
 
 
 @given(st.integers(1, 32), st.integers(1, 60), st.integers(1, 90), st.booleans())
@@ -79,7 +87,7 @@ def test_product_of_any_shape(rows, columns, depth, bias):
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (3, 7), (8, 64), (5, 517), (600, 129)])
 def test_norm_equals_torch(taken, rows, width, eps, weighed):
     check_norm(rows, width, eps, weighed)
-    assert taken == ["_norm"]
+    assert taken == ["norm"]
 
 
 def test_no_number_is_lost():
@@ -141,12 +149,36 @@ def test_gradients_flow(taken):
     assert taken == []
 
 
-def test_operations_are_counted():
+def test_whoever_watches_sees_torchs_operations(taken):
     projection, x = nn.Linear(13, 29), torch.randn(5, 1, 13)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         project(projection, x)
         RMSNorm(13)(x)
     assert counter.get_total_flops() == 2 * 5 * 13 * 29
+    assert taken == []
+
+
+@torch.no_grad()
+def test_what_does_not_fit_is_told_by_torch(taken):
+    projection = nn.Linear(13, 29)
+    projection.bias = nn.Parameter(torch.zeros(3))
+    with pytest.raises(RuntimeError, match="size"):
+        project(projection, torch.randn(2, 13))
+    for x, weight in (
+        (torch.randn(3, 5), torch.zeros(7, 6)),
+        (torch.randn(()), torch.zeros(7, 6)),
+        (torch.randn(3, 5), torch.zeros(5)),
+        (torch.randn(3, 5), torch.zeros(7, 5).double()),
+        (torch.zeros(6, dtype=torch.complex64).conj().imag.view(2, 3), torch.zeros(7, 3)),
+    ):
+        assert thin.product(x, nn.Parameter(weight), None) is None
+    for x, weight in ((torch.randn(3, 5), torch.zeros(6)), (torch.randn(3, 5), torch.zeros(1, 5))):
+        assert thin.norm(x, nn.Parameter(weight), 1e-6) is None
+    gone = torch.randn(4, 64)
+    gone.untyped_storage().resize_(0)
+    assert thin.product(gone, nn.Parameter(torch.zeros(8, 64)), None) is None
+    assert thin.norm(gone, None, 1e-6) is None
+    assert taken == []
 
 
 def test_every_product_and_norm_of_a_step_is_the_kernels(taken):
@@ -166,5 +198,5 @@ def test_every_product_and_norm_of_a_step_is_the_kernels(taken):
     with torch.no_grad():
         model(torch.randint(2, 211, (3, 5)))
     layers = config.decoder_layers
-    assert taken.count("_product") == 7 * layers + 1
-    assert taken.count("_norm") == 2 * layers + 1
+    assert taken.count("product") == 7 * layers + 1
+    assert taken.count("norm") == 2 * layers + 1

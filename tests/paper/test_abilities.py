@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthattn.compare.plan import PlannedRun
 from synthattn.paper import abilities
-from synthattn.paper.abilities import ABILITIES, FIRST, NONE, STOP, AbilityPlan, load, sizes, study
-from synthattn.paper.abilities_page import RECORD, document, table, write_abilities
+from synthattn.paper.abilities import ABILITIES, FIRST, NONE, STOP, AbilityPlan, sizes
+from synthattn.paper.abilities_page import STUDY, document, table
+from synthattn.paper.study import RECORD, make
 from synthattn.render import markdown as md
 
 TINY = {"seeds": 2, "steps": 4, "batch": 4, "test": 7, "d_model": 8, "layers": 1, "heads": 2, "d_ff": 16}
@@ -82,22 +84,28 @@ def test_models_are_of_one_size():
 
 
 def test_a_study_goes_on_where_it_was_stopped(tmp_path):
-    path = tmp_path / "abilities" / RECORD
-    told: list[str] = []
+    path, work = tmp_path / "abilities" / RECORD, tmp_path / "work"
 
-    def tell(text: str) -> None:
-        told.append(text)
-        if len(told) == 3:
+    def stop(number: int, total: int, run: PlannedRun) -> None:
+        assert total == 4
+        if number == 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        study(plan(), path, tell)
-    assert [one.seed for one in load(path).runs] == [0, 0, 1]
-    assert not load(path).complete
-    whole = study(plan(), path, told.append)
-    assert len(told) == 4
+        make(STUDY, plan(), tmp_path, work, announce=stop)
+    assert [one.seed for one in STUDY.load(path).runs] == [0, 0, 1]
+    assert "This study is not complete" in (path.parent / "README.md").read_text()
+    with pytest.raises(ValueError, match=r"abilities was begun in .*; go on with --resume"):
+        make(STUDY, plan(), tmp_path, work)
+    with pytest.raises(ValueError, match=r"plan\.json is another plan"):
+        make(STUDY, plan(steps=5), tmp_path, work, resume=True)
+    with pytest.raises(ValueError, match="is there already, but not its runs"):
+        make(STUDY, plan(), tmp_path, tmp_path / "other")
+    made: list[int] = []
+    whole = make(STUDY, plan(), tmp_path, work, resume=True, announce=lambda number, total, run: made.append(total))
+    assert made == [1]
     assert whole.complete
-    again = study(plan(), tmp_path / "again.json.xz", told.append)
+    again = make(STUDY, plan(), tmp_path / "again", tmp_path / "new", jobs=2)
     assert [(one.accuracy, one.loss, one.rate) for one in again.runs] == [
         (one.accuracy, one.loss, one.rate) for one in whole.runs
     ]
@@ -106,9 +114,6 @@ def test_a_study_goes_on_where_it_was_stopped(tmp_path):
         chosen = whole.run(one.ability, one.attention, 0)
         assert chosen is not None
         assert f"{one.rate:g}" == min(chosen.rates, key=chosen.rates.__getitem__)
-    with pytest.raises(ValueError, match="was made with another plan"):
-        study(plan(steps=5), path)
-    write_abilities(tmp_path)
     page = (tmp_path / "abilities" / "README.md").read_text()
     assert "2 seeds, 4 steps of 4 examples" in page
     assert (tmp_path / "abilities" / "picture.svg").read_text().startswith("<svg")

@@ -16,7 +16,7 @@ from synthattn.compare.plan import ONE_ANSWER, PlannedRun, plan
 from synthattn.compare.results import Speed
 from synthattn.paper import evidence, outcome, recipes
 from synthattn.paper.cost import costs
-from synthattn.paper.recipes import TABLES, recipe
+from synthattn.paper.recipes import TABLES, UNIGRAM, recipe
 from synthattn.paper.runs import Folders, execution
 from synthattn.training import record
 from synthattn.training import run as run_module
@@ -318,6 +318,28 @@ def test_a_run_that_was_stopped_does_not_go_on_with_other_data(tmp_path, monkeyp
     record.RunRecord(status="stopped", settings=as_dict(settings), data=other).save(folder)
     with pytest.raises(ValueError, match=f"has changed since {folder} was begun; name another --output and --work"):
         maker.run(job)
+
+
+def test_the_floor_of_language_models_is_scored_on_the_same_texts(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTHATTN_CACHE", str(tmp_path / "cache"))
+    tiny = recipe("lm1b", "tiny")
+    rows = (tiny.parts[0].rows[0], UNIGRAM)
+    chosen = dataclasses.replace(tiny, parts=(dataclasses.replace(tiny.parts[0], rows=rows, rates=()),))
+    maker = execution(chosen, Folders(tmp_path / "out", tmp_path / "work"), lambda name: Display())
+    runs = list(plan(chosen))
+    for run in runs:
+        maker.run(run)
+    model, floor = (maker.load(run) for run in runs)
+    assert model is not None
+    assert floor is not None
+    assert floor.rows["token-perplexity"].shape == model.rows["token-perplexity"].shape
+    assert (floor.rows["token-perplexity"][:, 1:] == model.rows["token-perplexity"][:, 1:]).all(), (
+        "tokens, words, bytes"
+    )
+    vocabulary = len(maker.prepared(chosen.parts[0], chosen.parts[0].settings).tokenizer)
+    assert 1 < floor.record.scores["token-perplexity"]["value"] < vocabulary, "better than the uniform model"
+    scales: tuple[recipes.Scale, ...] = ("cpu", "long")
+    assert all(recipe(table, scale).parts[0].rows[-1] == UNIGRAM for scale in scales for table in ("lm1b", "c4"))
 
 
 def test_vectors_of_words_are_made_before_they_are_asked_for(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Charts: whole, with their numbers in words, and the same whenever they are drawn."""
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ElementTree
 import zlib
@@ -124,3 +125,16 @@ def test_a_heat_map_is_an_image_with_a_level_for_each_cell():
     assert zlib.decompressobj().decompress(data) == bytes([0, 0, 31, 0, 16, 8])
     short = b64decode(heat_map(b"", 2))
     assert zlib.decompressobj().decompress(short[short.index(b"IDAT") + 4 :]) == bytes(6)
+
+
+def test_lines_of_a_file_that_stands_alone_are_named_and_names_do_not_meet():
+    lines = [Line(name, place, [(128.0, 5.0 + place / 100), (512.0, 4.0)]) for place, name in enumerate(("a", "b"))]
+    lines.append(Line("short", 2, [(128.0, 5.0)]))
+    drawn = Lines("t", "x", "y", lines, keyed=True)
+    plain = dataclasses.replace(drawn, keyed=False)
+    words = re.findall(r"translate\(([\d.]+),([\d.]+)\)[^>]*>(a|b|short)<", drawn.svg())
+    assert sorted(word for *_, word in words) == ["a", "b", "short"]
+    ends = {word: (float(x), float(y)) for x, y, word in words}
+    assert ends["a"][0] == ends["b"][0] > ends["short"][0]
+    assert abs(ends["a"][1] - ends["b"][1]) >= 14
+    assert not re.search(r">(a|b|short)</text>", plain.svg())

@@ -13,7 +13,7 @@ from synthattn.render.document import Document, Section
 from synthattn.render.html import page
 from synthattn.render.markdown import joined_table, safe
 from synthattn.render.markdown import table as markdown
-from synthattn.render.numbers import digits, times
+from synthattn.render.numbers import digits, interval, times
 from synthattn.render.table import Cell, Column, Row, Span, Table, number_cell
 from synthattn.render.terminal import show
 
@@ -106,3 +106,10 @@ def test_a_cell_of_markdown_stays_one_cell():
     assert safe("a|b") == r"a\|b"
     assert safe(r"a\|b") == r"a\\\|b", "the backslash is escaped, and the bar is"
     assert safe("<b> &lt; & a < b\n\x1b") == r"&lt;b> &amp;lt; & a < b \x1b"
+
+
+def test_a_difference_has_the_digits_of_its_interval():
+    assert interval(-180.9, -196.774, -165.718) == "−180.90 [−196.77, −165.72]"
+    assert interval(0.0004, -0.0011, 0.0019) == "+0.0004 [−0.0011, +0.0019]"
+    assert interval(0.0, 0.0, 0.0) == "0.00 [0.00, 0.00]"
+    assert interval(0.0, float("-inf"), float("inf")).startswith("0.00 [")

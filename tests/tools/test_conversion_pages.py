@@ -18,6 +18,18 @@ def test_speeds_are_those_of_the_record():
     assert made == "\n".join(update_conversions.speed_lines(record))
 
 
+def test_the_table_of_conversions_has_a_cell_for_each_check():
+    checks, families = update_conversions.checks_and_families()
+    rows = [
+        row.strip("| ").split(" | ") for row in between(update_conversions.BEGIN, update_conversions.END).split("\n")
+    ]
+    assert rows[0] == ["model", "attention", *checks.CHECKS]
+    every = [(f"`{one.model}`", f"`{spec}`") for one in families.values() for spec in checks.SPECS]
+    assert [tuple(row[:2]) for row in rows[2:]] == every
+    known = {"yes", "right", "no padding", "does not generate"}
+    assert {cell for row in rows[2:] for cell in row[2:]} <= known
+
+
 def test_the_study_is_that_of_the_record():
     record = json.loads(study_conversions.RECORD.read_text()) if study_conversions.RECORD.is_file() else {}
     assert between(study_conversions.BEGIN, study_conversions.END) == "\n".join(study_conversions.lines(record))

@@ -20,7 +20,7 @@ from tools.faults.processes import Fault, Process
 
 from synthattn.cli.app import main
 from synthattn.training import checkpoints, record, run
-from synthattn.training.settings import TrainingSettings
+from synthattn.training.settings import Settings, TrainingSettings
 
 pytestmark = pytest.mark.unchecked
 
@@ -238,6 +238,18 @@ def test_bf16_is_for_those_who_have_it(amx, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with contextlib.nullcontext() if amx else pytest.raises(ValueError, match=r"no AMX; use fp32$"):
         run.check_hardware(TrainingSettings(precision="bf16"))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "in_hardware", "chosen"), [(False, False, "fp32"), (True, True, "bf16"), (True, False, "fp32")]
+)
+def test_the_machine_decides_the_precision(gpu, in_hardware, chosen, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: in_hardware or including_emulation)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA X7")
+    found = run.with_precision(Settings()).training
+    assert found.precision == chosen
+    assert run.computes_on(found) == f"on {'NVIDIA X7' if gpu else 'the CPU'} in {chosen}"
 
 
 @contextlib.contextmanager

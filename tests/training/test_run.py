@@ -115,6 +115,22 @@ def test_a_run_of_every_kind_leaves_all_that_is_needed(tmp_path: Path, task: str
         assert said <= set(model.config.label2id)
 
 
+def test_a_run_keeps_the_precision_that_it_began_with(texts: Path, tmp_path: Path, monkeypatch):
+    """Although another machine would choose another one for a new run."""
+    chosen, run, told = settings(texts, "sentence-modeling", training__precision="auto"), tmp_path / "run", At(0, None)
+    with pytest.raises(RuntimeError):
+        train(chosen, run, At(3, power_cut))
+    assert saved_settings(run) == chosen.changed(training__precision="fp32")
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: True)
+        patch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+        assert run_module.with_precision(chosen).training.precision == "bf16"
+        assert run_module.with_precision(chosen, run).training.precision == "fp32"
+    found = train(chosen, run, told, resume=True)
+    assert told.notes[0] == f"training {found.hardware['training']}" == "training on the CPU in fp32"
+    assert found.settings["training"]["precision"] == "fp32"
+
+
 def test_what_is_done_is_not_done_again(texts: Path, tmp_path: Path):
     chosen, run = settings(texts, "sentence-modeling"), tmp_path / "run"
     with pytest.raises(ValueError, match=r"run holds no settings\.yaml, so it is not the folder of a run"):

@@ -81,7 +81,14 @@ def settings(source: Path, task: str, **changes: Any) -> Settings:
                 "encoder_layers": 1,
                 "decoder_layers": 1,
             },
-            "training": {"steps": 4, "batch_tokens": 100, "warmup": 2, "log_every": 2, "evaluate_every": 2},
+            "training": {
+                "precision": "fp32",
+                "steps": 4,
+                "batch_tokens": 100,
+                "warmup": 2,
+                "log_every": 2,
+                "evaluate_every": 2,
+            },
         }
     )
     return base.changed(**changes)

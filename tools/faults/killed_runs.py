@@ -24,6 +24,7 @@ OPTIONS += ["--vocab-size", "120", "--steps", str(STEPS), "--batch-tokens", "150
 SETTINGS = {
     "data.tokenizer": "words",
     "model.dropout": 0.1,
+    "model.decoder_layers": 1,
     "training.warmup": 5,
     "training.log_every": LOG_EVERY,
     "training.save_every": SAVE_EVERY,

@@ -1,7 +1,7 @@
-"""Call layers and operators with randomly wrong arguments: shapes, strides, types, broadcasts, empty tensors.
+"""Call layers and kernels with randomly wrong arguments: shapes, strides, types, broadcasts, empty tensors.
 
 Each call starts from valid arguments, of which one or two are then changed. A call must be refused in one line, or give
-the result of :mod:`synthattn.reference` (layers) or of torch's own operations (operators). Calls run in a child
+the result of :mod:`synthattn.reference` (layers) or of torch's own operations (kernels). Calls run in a child
 process. A call that corrupts memory may kill the child; this is counted, and the next child continues.
 """
 
@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from synthattn import SyntheticAttention, reference
-from synthattn.engine import memory_pool
+from synthattn.engine import memory_pool, products, thresholds
+from synthattn.engine.native import gemm, thin
 from synthattn.engine.native.dropout import undropped
 from synthattn.layers import ProjectedMemory
 from tools.faults.outcome import Outcome, Verdict
@@ -216,30 +217,34 @@ def expect_attend(given: dict[str, Any]) -> list[Tensor]:
 
 
 def product_call(rng: Rng) -> Call:
+    """Return a call of the product in a step of generation."""
     rows, depth, columns = rng.choice([1, 4, 33]), rng.choice([1, 17, 64]), rng.choice([1, 5, 67])
     given = {"x": torch.randn(rows, depth), "weight": torch.randn(columns, depth), "bias": torch.randn(columns)}
     if rng.random() < 0.3:
         given["bias"] = None  # pyright: ignore[reportArgumentType]
     return Call(
-        "thin_product",
+        "thin.product",
         given,
-        lambda a: [torch.ops.synthattn.thin_product(**a)],
+        lambda a: [accepted(thin.product, **a)],
         lambda a: [nn.functional.linear(*(None if t is None else t.detach().double() for t in a.values()))],  # pyright: ignore
     )
 
 
 def matrix_call(rng: Rng) -> Call:
+    """Return a call of the product of large matrices."""
     batch = rng.choice([(), (1,), (3,)])
     rows, depth, columns = rng.choice([1, 4, 133]), rng.choice([1, 17, 300]), rng.choice([1, 5, 67])
     given = {"a": torch.randn(*batch, rows, depth), "b": torch.randn(*batch, depth, columns)}
     given["bias"] = rng.choice([torch.randn(columns), torch.randn(rows, 1), None])  # pyright: ignore
-    numbers = {"lesser": -1, "greater": -1, "pooled": rng.random() < 0.5}
+
+    def multiply(a: Any, b: Any, bias: Any) -> Tensor | None:
+        return gemm.multiply(a, b, bias) if products.is_for_kernel(a, b, bias) else None
 
     def expect(a: dict[str, Any]) -> list[Tensor]:
         result = a["a"].detach().double() @ a["b"].detach().double()
         return [result if a["bias"] is None else result + a["bias"].detach().double()]
 
-    return Call("matmul", given | numbers, lambda a: [torch.ops.synthattn.matmul(**a)], expect)
+    return Call("gemm.multiply", given, lambda a: [accepted(multiply, **a)], expect)
 
 
 def norm_call(rng: Rng) -> Call:
@@ -251,7 +256,21 @@ def norm_call(rng: Rng) -> Call:
         y = x / (x.square().mean(-1, keepdim=True) + a["eps"]).sqrt()
         return [y if weight is None else y * weight.detach().double()]
 
-    return Call("rms_norm", given, lambda a: [torch.ops.synthattn.rms_norm(**a)], expect)
+    return Call("thin.norm", given, lambda a: [accepted(thin.norm, **a)], expect)
+
+
+@torch.no_grad()
+def accepted(function: Callable[..., Tensor | None], **given: Any) -> Tensor:
+    """Call a kernel as layers do, with parameters for weight and bias, and raise a ValueError if it declines."""
+    for name, value in given.items():
+        if not isinstance(value, Tensor | float) and (name not in ("weight", "bias") or value is not None):
+            raise TypeError(f"{name} is no tensor")
+        if name in ("weight", "bias") and isinstance(value, Tensor):
+            given[name] = nn.Parameter(value, requires_grad=False)
+    result = function(**given)
+    if result is None:
+        raise ValueError("declined")
+    return result
 
 
 # Changes --------------------------------------------------------------------------------------------------------------
@@ -382,6 +401,8 @@ def work(seed: int, start: int, stop: int) -> None:
     """Judge some calls, and print a line before and after each. A call that hangs ends the process."""
     memory_pool.UNIT = 2**60  # no memory pool, so that a sanitizer sees the bounds of every tensor
     torch.set_num_threads(2)
+    thresholds.MULTIPLICATIONS, thresholds.SHORTEST_AXIS = {thresholds.processor(): 0}, 1  # the kernel for all products
+    thin.LEAST_SIZE = 0
     for number in range(start, stop):
         call = calls(seed, number)
         print(f"{number}\t{describe(call)}", flush=True)

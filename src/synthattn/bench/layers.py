@@ -57,7 +57,7 @@ def contenders(peers: bool) -> list[str]:
 
 
 def has_straightforward(name: str) -> bool:
-    """Whether a contender is a variant of ours with logits to write out."""
+    """Return whether a contender is a variant of ours with logits to write out."""
     return not _foreign(name) and not any(isinstance(term, Baseline) for term in parse_mixer(name).terms)
 
 
@@ -70,7 +70,7 @@ def build(name: str, case: Case) -> Callable[[Case], Run]:
 
 
 def call(layer: nn.Module, case: Case) -> Run:
-    """One forward pass, or one with its backward pass, on inputs that lie ready."""
+    """Return a function that runs a forward pass, and in training a backward pass, on prepared inputs."""
     generator = torch.Generator().manual_seed(0)
     device = torch.device(case.device or "cpu")
     x = torch.randn(case.batch, case.length, D_MODEL, generator=generator).to(device)
@@ -152,7 +152,7 @@ def _foreign(name: str) -> bool:
 
 
 def make(name: str, length: int) -> nn.Module:
-    """A contender: token vectors to token vectors."""
+    """Build a contender: a module from token vectors to token vectors."""
     torch.manual_seed(1)
     if _foreign(name):
         return (rivals.RIVALS | rivals.PEERS)[name](D_MODEL, HEADS, length)

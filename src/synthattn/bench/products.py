@@ -110,12 +110,6 @@ def _bmm(a: Tensor, b: Tensor, *_: Any) -> list[Shape]:
     return [(*a.shape, b.shape[2])]  # pyright: ignore[reportReturnType]
 
 
-def _matmul(a: Tensor, b: Tensor, bias: Tensor | None, lesser: int, *_: Any) -> list[Shape]:
-    rows, depth = a.shape[-2:]
-    # A triangle leaves about half of the products.
-    return [(a.shape[:-2].numel(), rows, depth if lesser < 0 else -(-depth // 2), b.shape[-1])]
-
-
 def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> list[Shape]:
     # Example by example, as fused kernels do: never the logits of a whole batch at once.
     batch, heads, q, width = query.shape
@@ -157,7 +151,6 @@ _READERS: dict[Any, Callable[..., list[Shape]]] = {
     _aten.baddbmm_: lambda start, a, b, *_: _bmm(a, b),
     _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
-    gemm.MATMUL: _matmul,
     kernel.ATTEND: _native,
     kernel.ATTEND_BACKWARD: _native_backward,
 }

@@ -14,7 +14,7 @@ Sizes = Iterable[tuple[int, int]]
 
 @runtime_checkable
 class Listener(Protocol):
-    """Is told how far the benchmark has come."""
+    """Receives messages about the progress of a benchmark."""
 
     def begins(self, plan: CasePlan) -> None: ...
 

@@ -287,12 +287,14 @@ def probe(
     max_length: LongestText = None,
     limit: Annotated[int, typer.Option(help="Number of texts: half for the mean, half for the effects.")] = 400,
     batch: Annotated[int, typer.Option(help="Texts in a batch.")] = 16,
+    heads: Annotated[bool, typer.Option("--heads", help="Also measure each head alone, which takes longer.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write a page with charts to this HTML file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure which layers of a trained model need their dot products, without training."""
     from synthattn.cli import probe as verb
 
-    verb.run(model, data, max_length, limit, batch, as_json)
+    verb.run(model, data, max_length, limit, batch, heads, report, as_json)
 
 
 @app.command()
@@ -328,6 +330,7 @@ def convert(
     output: Annotated[
         Path | None, typer.Option(help="The folder to write; by default the name of the model and -converted.")
     ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an equal command that was stopped.")] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -337,7 +340,7 @@ def convert(
     wanted = verb.ConvertOptions(attention, layers, budget_kl, max_length, limit, batch)
     tuning = {"steps": steps, "loss": loss, "hidden": hidden, "train": trained}
     tuning |= {"learning_rate": learning_rate, "seed": seed}
-    raise typer.Exit(verb.run(model, data, wanted, tuning, output, quiet, as_json))
+    raise typer.Exit(verb.run(model, data, wanted, tuning, output, resume, quiet, as_json))
 
 
 @app.command()
@@ -436,21 +439,34 @@ def reproduce(
 
 @app.command()
 def study(
-    name: Annotated[str, typer.Argument(help="abilities.", metavar="NAME", show_default=False)],
-    attention: Annotated[str | None, typer.Option(help="Variants, such as vanilla,random,dense.")] = None,
+    name: Annotated[str, typer.Argument(help="abilities, positions or layers.", metavar="NAME", show_default=False)],
+    attention: Annotated[
+        str | None, typer.Option(help="For abilities and positions: variants, such as vanilla,random,random+vanilla.")
+    ] = None,
     abilities: Annotated[str | None, typer.Option(help="Only these abilities, such as recall,reversal.")] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each cell.")] = 3,
-    steps: Annotated[int, typer.Option(help="Steps of each run.")] = 2000,
+    data: Annotated[
+        str | None, typer.Option(help="For positions and layers: texts, as for train; by default builtin:docs.")
+    ] = None,
+    probe: Annotated[
+        str | None, typer.Option(help="For layers: docs/convert/study.json, to show pretrained models beside.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each row; 3 unless given.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of each run.")] = None,
     output: Annotated[Path, typer.Option(help="Folder for record, page and picture.")] = Path("results"),
+    work: Annotated[Path, typer.Option(help="Folder for models, and for runs that are done.")] = Path("runs/study"),
+    jobs: Annotated[int, typer.Option(help="Runs at the same time.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in the folder --work.")] = False,
     show: Annotated[
         bool, typer.Option("--show", help="Write page and picture from the record, without training.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a study beyond the paper on generated tasks: what synthetic attention can and cannot do."""
+    """Run a study beyond the paper: abilities on generated tasks, positions and layers of language models."""
     from synthattn.cli import study as verb
 
-    raise typer.Exit(verb.run(name, attention, abilities, seeds, steps, output, show, quiet))
+    chosen = {"attention": attention, "abilities": abilities, "data": data, "probe": probe, "seeds": seeds}
+    chosen["steps"] = steps
+    raise typer.Exit(verb.run(name, chosen, output, work, jobs, resume, show, quiet))
 
 
 @app.command()

@@ -1,12 +1,9 @@
 """The verb ``synthattn convert``."""
 
-import contextlib
 import math
 import platform
 import shutil
 import signal
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ from synthattn.cli.command import command
 from synthattn.cli.probe import labelled, load, read_lines
 from synthattn.convert.conversion import LEAST, Conversion, convert
 from synthattn.convert.probe import kind_of
+from synthattn.convert.saved_work import SETTINGS, clear
 from synthattn.convert.tuning import Tuning
 from synthattn.messages import printable_json
 from synthattn.render import terminal
@@ -53,6 +51,7 @@ def run(
     wanted: ConvertOptions,
     tuning: dict[str, Any],
     output: Path | None,
+    resume: bool,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -62,7 +61,8 @@ def run(
         raise ValueError(f"--budget-kl must be a number above 0, in nats for each prediction; got {wanted.budget_kl}")
     settings = Tuning(**tuning)
     place = output or Path(f"{Path(folder).name}-converted")
-    _check_place(place)
+    unfinished = place.with_name(f"{place.name}-unfinished")
+    _check_place(place, unfinished, resume)
     lines = read_lines(data, wanted.limit, LEAST)
     shown = display("convert", quiet)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -80,16 +80,15 @@ def run(
             max_length=wanted.max_length,
             batch=wanted.batch,
             tuning=settings,
+            folder=unfinished,
             show=_Progress(shown),
             note=shown.note,
         )
         record = {"command": command(), "versions": _versions(), **found.record()}
-        with _whole_folder(place) as beside:
-            found.model.save_pretrained(beside)
-            tokenizer.save_pretrained(beside)
-            write_text(beside / RECORD, printable_json(record, 2) + "\n")
+        _write(place, unfinished, record, found.model, tokenizer)
     except KeyboardInterrupt:
-        SafeConsole(stderr=True).print(f"stopped; {place} was not written", soft_wrap=True)
+        kept = f"{unfinished} is kept, --resume goes on" if (unfinished / SETTINGS).exists() else "nothing is kept"
+        SafeConsole(stderr=True).print(f"stopped; {place} was not written; {kept}", soft_wrap=True)
         return 130
     finally:
         shown.close()
@@ -116,25 +115,28 @@ class _Progress:
         self.shown.step(step, steps, {"loss": f"{loss:.4f}"})
 
 
-def _check_place(place: Path) -> None:
+def _check_place(place: Path, unfinished: Path, resume: bool) -> None:
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ValueError(f"{place} exists; choose another --output")
     parent = place.absolute().parent
     if not parent.is_dir():
         raise ValueError(f"{parent} is not a folder; make it, or choose another --output")
+    stopped = (unfinished / SETTINGS).exists()
+    if resume and not stopped:
+        raise ValueError(f"--resume goes on with what a stopped command has kept; there is no {unfinished / SETTINGS}")
+    if stopped and not resume:
+        raise ValueError(f"{unfinished} is of a command that was stopped; go on by --resume, or remove it")
 
 
-@contextlib.contextmanager
-def _whole_folder(place: Path) -> Iterator[Path]:
-    """Yield a folder that takes its name when all is written, and goes if that fails."""
-    beside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.absolute().parent))
-    try:
-        yield beside
-        beside.chmod(0o755)
-        beside.replace(place)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
+def _write(place: Path, unfinished: Path, record: dict[str, Any], *parts: Any) -> None:
+    """Write a folder that takes its name when all is written, and remove what was kept."""
+    beside = unfinished / "model"
+    shutil.rmtree(beside, ignore_errors=True)
+    for part in parts:
+        part.save_pretrained(beside)
+    write_text(beside / RECORD, printable_json(record, 2) + "\n")
+    beside.replace(place)
+    clear(unfinished)
 
 
 def _versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from synthattn.bench.replaced_layers import ShareSaved, TimesSaved, time_saved
+from synthattn.cli.command import command
 from synthattn.convert.probe import (
     Effect,
     Probe,
@@ -19,19 +20,34 @@ from synthattn.convert.probe import (
 )
 from synthattn.messages import listed, printable_json, shortened
 from synthattn.render import terminal
+from synthattn.render.charts import Key, Line, Lines
+from synthattn.render.document import Block, Command, Document, Figures, Heading, Paragraph, Section
+from synthattn.render.html import page as html
 from synthattn.render.table import Cell, Column, Row, Table, number_cell
+from synthattn.saved_file import write_text
 from synthattn.terminal import SafeConsole
 
 LEAST = 4
 """The smallest number of texts."""
 
 
-def run(folder: str, data: Path, max_length: int | None, limit: int, batch: int, as_json: bool) -> None:
+def run(
+    folder: str,
+    data: Path,
+    max_length: int | None,
+    limit: int,
+    batch: int,
+    heads: bool,
+    report: Path | None,
+    as_json: bool,
+) -> None:
     for name, value in (("--max-length", max_length), ("--batch", batch)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     if limit < LEAST:
         raise ValueError(f"--limit must be at least {LEAST}, got {limit}")
+    if report is not None and not report.parent.is_dir():
+        raise ValueError(f"{report}: there is no folder {report.parent}")
     lines = read_lines(data, limit, LEAST)
     model, tokenizer = load(folder)
     kind = kind_of(model)
@@ -47,14 +63,17 @@ def run(folder: str, data: Path, max_length: int | None, limit: int, batch: int,
     ]
     for batches in parts:
         check_vocabulary(batches, model)
-    found, times = probe(model, parts[0], parts[1], length), time_saved(model, parts[1], length)
+    found, times = probe(model, parts[0], parts[1], length, heads), time_saved(model, parts[1], length)
+    said = f"{sentence(found)} {time_sentence(times)} {layer_names(found)}"
+    if report is not None:
+        write_text(report, page(found, times, said))
     if as_json:
         print(printable_json(dataclasses.asdict(found) | {"time": dataclasses.asdict(times)}, 2))
         return
     console = SafeConsole()
     for table in tables(found, times):
         terminal.show(console, [table])
-    console.print(f"{sentence(found)} {time_sentence(times)} {layer_names(found)}")
+    console.print(said)
 
 
 def read_lines(file: Path, limit: int, least: int) -> list[str]:
@@ -136,19 +155,60 @@ def tables(found: Probe, times: TimesSaved) -> list[Table]:
             Column("time saved", [_time_cell(share) for share in times.layers]),
         ],
     )
-    orders = {"lowest KL first": [found.lowest], "first layers": [found.first], "random order": found.drawn}
     rows = [Row(str(count)) for count in range(1, len(found.names) + 1)]
     more = [
         Table(
             f"{_title(name)} with several layers replaced together",
             "layers replaced",
             rows,
-            [_column(title, name, list(zip(*lists, strict=True))) for title, lists in orders.items()],
+            [_column(title, name, list(zip(*lists, strict=True))) for title, lists in _orders(found).items()],
         )
         for name in MEASURES
         if name != "accuracy" or found.accuracy is not None
     ]
+    if found.heads:
+        ends = [[sorted(range(len(row)), key=lambda n: row[n].kl)[end] for row in found.heads] for end in (0, -1)]
+        columns = [
+            Column(title, [_head_cell(row[n], n) for row, n in zip(found.heads, which, strict=True)])
+            for title, which in zip(("lowest KL", "highest KL"), ends, strict=True)
+        ]
+        columns.append(_column("KL of all heads", "kl", [[effect] for effect in found.single]))
+        more.append(Table("One head of a layer replaced by its mean", "layer", alone.rows, columns).filled())
     return [alone.filled(), *more]
+
+
+def page(found: Probe, times: TimesSaved, said: str) -> str:
+    """Return a page with the charts, the sentences and the tables, as one HTML file."""
+    charts = [chart(found, name, _title(name)) for name in MEASURES if name != "accuracy" or found.accuracy is not None]
+    blocks: list[Block] = [Figures(charts)]
+    for table in tables(found, times):
+        blocks += [Heading(table.title), table]
+    lead = [Paragraph(said), Command(command())]
+    title = "Which layers need their dot products?"
+    return html(Document(title, "synthattn probe", lead, [Section("layers", "Layers replaced by their mean", blocks)]))
+
+
+def chart(found: Probe, name: str, title: str) -> Lines:
+    """Draw a measure against the number of layers that are replaced, in three orders."""
+    factor = 1 if name == "kl" else 100
+    start = {"kl": 0.0, "agreement": 1.0, "accuracy": found.accuracy or 0.0}[name]
+    lines = []
+    for place, (order, lists) in reversed(list(enumerate(_orders(found).items(), start=1))):
+        columns = [[factor * getattr(effect, name) for effect in column] for column in zip(*lists, strict=True)]
+        means = [(n, sum(values) / len(values)) for n, values in enumerate(columns, start=1)]
+        band = [(n, min(values), max(values)) for n, values in enumerate(columns, start=1)] if len(lists) > 1 else []
+        lines.append(Line(order, place, [(0, factor * start), *means], band=band))
+    up = {"kl": "KL, nats", "agreement": "predictions that stay, %", "accuracy": "right, %"}[name]
+    keys = [Key(line.place, line.name) for line in reversed(lines)]
+    return Lines(title, "layers replaced", up, lines, width=420, legend=keys)
+
+
+def _orders(found: Probe) -> dict[str, list[list[Effect]]]:
+    return {"lowest KL first": [found.lowest], "first layers": [found.first], "random order": found.drawn}
+
+
+def _head_cell(effect: Effect, head: int) -> Cell:
+    return Cell(f"{effect.kl:.4f}", f"(head {head})", key=effect.kl)
 
 
 def _title(name: str) -> str:

@@ -103,6 +103,20 @@ def all_seeds(one: Runs, other: Runs) -> list[Pair]:
     return same_seeds(one, other) if finished and one.keys() == other.keys() else []
 
 
+def seed_variance(runs: Mapping[str, Runs], rows: Sequence[Variant], metric: str) -> statistics.SeedVariance | None:
+    """Return the variance between seeds that all rows with several runs have together."""
+    known = {
+        (name := row.name or row.attention): dict(
+            zip(done(runs.get(name, {})), row.scores[metric].by_seed, strict=False)
+        )
+        for row in rows
+        if row.attention and metric in row.scores
+    }
+    several = {name: found for name, found in known.items() if len(found) > 1}
+    shared = sorted(set.intersection(*(set(found) for found in several.values()))) if several else []
+    return statistics.seed_variance([[found[seed] for seed in shared] for found in several.values()])
+
+
 @dataclass(frozen=True)
 class Scoring:
     """Computes scores and differences of rows from what their runs were scored on.
@@ -142,6 +156,21 @@ class Scoring:
         score = self.score(name, {n: ours for n, (ours, _) in enumerate(pairs)}, {})
         difference = self._difference(name, pairs, self.draws)
         return None if score is None or not math.isfinite(difference.value) else (score, difference, pairs)
+
+    def estimate(self, name: str, pairs: Sequence[Pair], of_seeds: statistics.SeedVariance) -> statistics.Estimate:
+        """Return the difference of two rows, whose error has the seed variance of a whole table."""
+        ours, theirs = ([entry.rows[name] for entry in entries] for entries in zip(*pairs, strict=True))
+        return statistics.estimate(self.metrics[name], ours, theirs, of_seeds, self.draws, self.draw)
+
+    def pool(self, rows: Sequence[Variant], runs: Mapping[str, Runs], baseline: str, name: str) -> None:
+        """Judge the differences of rows with several seeds by the seed variance of all rows together."""
+        of_seeds = seed_variance(runs, rows, name)
+        for row in rows:
+            score = row.scores.get(name)
+            pairs = self._alike(name, runs.get(row.name or row.attention, {}), runs.get(baseline, {}))
+            if score is not None and score.difference is not None and of_seeds is not None and len(pairs) > 1:
+                found = self.estimate(name, pairs, of_seeds)
+                score.difference = Difference(found.value, *found.interval, found.p_value())
 
     def _alike(self, name: str, one: Runs, other: Runs) -> list[Pair]:
         """Return the pairs that were scored on the same examples."""

@@ -34,7 +34,7 @@ from synthattn.training.floors import floors
 from synthattn.training.model import check_sizes
 from synthattn.training.prepare import Prepared, check_same_data
 from synthattn.training.progress import Display
-from synthattn.training.run import Stopped, check_names, prepare_data
+from synthattn.training.run import Stopped, check_names, computes_on, prepare_data, with_precision
 
 SAMPLES, FEW_DRAWS = 8, 200
 
@@ -133,7 +133,13 @@ class _Comparing:
         """
         if not resume and any(entry.name != LOCK for entry in self.folder.iterdir()):
             raise ValueError(f"{self.folder} is not empty; choose another folder, or go on with --resume {self.folder}")
-        settings, general = self.comparison.settings, self.display("data")
+        general = self.display("data")
+        if not resume and self.comparison.settings.training.precision == "auto":
+            self.comparison = dataclasses.replace(self.comparison, settings=with_precision(self.comparison.settings))
+            training = self.comparison.settings.training
+            here = type(self.executor) is Executor  # a cluster may have other hardware
+            general.note(f"training {computes_on(training) if here else f'in {training.precision}'}")
+        settings = self.comparison.settings
         general.note("preparing the data")
         self.prepared = prepare_data(settings)
         # A variant that cannot be built is left out; without the baseline there is nothing to compare.
@@ -242,6 +248,7 @@ class _Comparing:
             self._add_scores(results, variant, own, base, scoring)
             _add_samples(results, variant, self.folder / "runs" / f"{row.key}-0" / "predictions.jsonl")
             results.rows.append(variant)
+        scoring.pool(results.rows, runs, BASELINE, results.main_metric)
         main = [row.scores[results.main_metric] for row in results.rows if results.main_metric in row.scores]
         results.rows += self.known.rows
         statistics.adjust([score.difference for score in main if score.difference is not None])
@@ -266,8 +273,11 @@ class _Comparing:
     def _notes(self, results: Results) -> list[str]:
         """Return how speeds and intervals were made."""
         device = "accelerator" if "accelerators" in results.hardware else "CPU"
-        several = self.comparison.seeds > 1
-        way = "Student's t of seeds and of a bootstrap over examples" if several else "bootstrap"
+        several = (
+            "Student's t of seeds and of a bootstrap over examples, for the first metric with the seed variance of all "
+            "variants together"
+        )
+        way = several if self.comparison.seeds > 1 else "bootstrap"
         return [
             "Speeds are medians of ratios to the baseline, measured step by step in turn with it, apart from training, "
             f"in fp32 on the {device}.",
@@ -288,6 +298,7 @@ def _known(comparison: Comparison, prepared: Prepared, command: str) -> Results:
         "changes to the preset": ", ".join(f"{k}={v}" for k, v in settings.model.fields.items()) or "none",
         "training": length or f"{training.steps or 2000} steps",
         "batch": f"{training.batch_tokens * training.accumulation:,} tokens",
+        "precision": training.precision,
         "seeds": str(comparison.seeds),
         "vocabulary": f"{len(prepared.tokenizer):,} tokens, {settings.data.tokenizer}",
         "training inputs": f"{len(prepared.train):,}",

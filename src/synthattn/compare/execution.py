@@ -24,7 +24,7 @@ from synthattn.models.describe import describe
 from synthattn.tasks.encoding import examples
 from synthattn.training import record
 from synthattn.training.attention_weights import pictures
-from synthattn.training.floors import floors
+from synthattn.training.floors import TOKEN_KINDS, floors
 from synthattn.training.model import MODEL_OF, build, configuration, load, matched_control, placed
 from synthattn.training.prepare import Prepared, check_same_data, open_parts
 from synthattn.training.progress import Display
@@ -283,7 +283,12 @@ class Execution:
         parts = open_parts(settings.data)
         facts = {"sources": {part.source.name: part.source.fingerprint() for part in parts}}
         self.check_data(run.part, facts)
-        (scored,) = floors(parts, settings.evaluation, None, 0, settings.data.train_examples).values()
+        tokenizer, longest = None, 0
+        if parts[0].task.kind in TOKEN_KINDS:  # their floor predicts tokens
+            prepared = self.prepared(run.part, settings)
+            tokenizer, longest = prepared.tokenizer, prepared.longest
+        # The last, where there are several, knows most: the frequency of each token.
+        *_, scored = floors(parts, settings.evaluation, tokenizer, longest, settings.data.train_examples).values()
         folder.mkdir(parents=True, exist_ok=True)
         scored.save(folder)
         records.copy_rows(folder, self.places.record(run))

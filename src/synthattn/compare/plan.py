@@ -198,6 +198,8 @@ def slug(name: str) -> str:
 
 
 def with_seeds(rows: Iterable[StudyRow], seeds: int, names: Iterable[str] | None = None) -> tuple[StudyRow, ...]:
-    """Give the rows of these names, or all, that many seeds."""
+    """Give the models of these names, or all, that many seeds."""
     chosen = None if names is None else set(names)
-    return tuple(replace(row, seeds=seeds) if chosen is None or row.name in chosen else row for row in rows)
+    return tuple(
+        replace(row, seeds=seeds) if row.trained and (chosen is None or row.name in chosen) else row for row in rows
+    )

@@ -6,6 +6,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from torch import nn
 
@@ -47,6 +48,9 @@ SEPARATE = (
 FUSED = {"GPT2Attention": Projections("c_attn"), "ModernBertAttention": Projections("Wqkv")}
 """Fused projections by attention class, because their order differs between classes."""
 
+TIMM = ("timm.layers.attention", "synthattn.convert.timm_attention")
+"""Where the class of timm's attention is from, and that of a replaced one."""
+
 
 @dataclass(frozen=True)
 class AttentionModule:
@@ -61,6 +65,11 @@ class AttentionModule:
     path: str
     module: nn.Module
     obstacle: str | None
+
+
+def is_timm_attention(module: nn.Module) -> bool:
+    """Return True for timm's ``Attention``, replaced or not, but not for its relatives. This does not import timm."""
+    return type(module).__module__ in TIMM and type(module).__name__ in ("Attention", "TimmAttention")
 
 
 def is_transformers_model(model: nn.Module) -> bool:
@@ -101,7 +110,7 @@ def off_interface(model: nn.Module) -> list[str]:
 
 def projections_of(module: nn.Module) -> Projections | None:
     """Return the names of the projections of an attention; None if they are not known."""
-    fused = FUSED.get(type(module).__name__)
+    fused = Projections("qkv") if is_timm_attention(module) else FUSED.get(type(module).__name__)
     if fused is not None:
         return fused
     for names in SEPARATE:
@@ -130,10 +139,13 @@ def _obstacle(module: nn.Module) -> str | None:
         return "the names of its projections are not known"
     if head_width(module) is None:
         return "the width of its heads is not known"
-    for name in (names.query, names.key, names.value):
-        if name is None:
-            continue
-        projection = getattr(module, name)
+    return projection_obstacle(module, *(name for name in vars(names).values() if name is not None))
+
+
+def projection_obstacle(module: nn.Module, *names: str) -> str | None:
+    """Return the reason why a projection of an attention cannot be replaced, or None."""
+    for name in names:
+        projection: Any = getattr(module, name)
         # Conv1D is transformers' linear layer with a transposed weight.
         if type(projection) is not nn.Linear and type(projection).__name__ != "Conv1D":
             return f"{name} is a {type(projection).__name__}; replace attention before adapters or quantization"

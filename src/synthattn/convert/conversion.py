@@ -5,7 +5,8 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
@@ -28,6 +29,7 @@ from synthattn.convert.probe import (
     usual_length,
 )
 from synthattn.convert.replace import attention_layers, replace_attention
+from synthattn.convert.saved_work import fingerprint, saved_work
 from synthattn.convert.tuning import Tuning, tune
 
 Tables = Literal["random", "toeplitz"]
@@ -127,6 +129,7 @@ def convert(
     max_length: int | None = None,
     batch: int = 16,
     tuning: Tuning | None = None,
+    folder: str | Path | None = None,
     show: Show = lambda name, step, steps, loss: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Conversion:
@@ -149,6 +152,8 @@ def convert(
             given, 128, or fewer if the model has fewer positions.
         batch: the number of texts in a batch.
         tuning: options of the tuning; nothing is trained unless given.
+        folder: where to keep what is done, until it is removed. A call that was stopped goes on there if it is made
+            again, with equal results.
         show: called while models are tuned.
         note: called with the name of each stage.
     """
@@ -175,53 +180,74 @@ def convert(
 
     # Batches of texts of about the same length have little padding.
     by_length = [sorted(part, key=lambda n: len(texts[n])) for part in parts]
-    choosing, held_out = batches(by_length[1]), batches(by_length[2])
-    with own_attention(model) as modules:
-        note(f"mean attention of {len(modules)} layers")
-        tables = mean_logits(model, modules, batches(by_length[0]), max_length)
-        if given is None:
-            note("effects of layers, alone and together")
-        choice = _in_budget(model, modules, tables, choosing, budget_kl) if given is None else []
-    chosen = given if given is not None else max((one.layers for one in choice if one.kl <= budget_kl), key=len)
-
-    outcomes: list[MeasuredModel] = []
-    known: dict[tuple[tuple[int, ...], bool], tuple[int, Effect]] = {}
-
-    def measure(name: str, replaced: tuple[int, ...], tuned: bool) -> Any:
-        changed = None
-        if (replaced, tuned) not in known:  # a control may have the layers of another one
-            changed = _converted(model, attention, tables, replaced, max_length)
-            if tuned:
-                # The original is tuned where layers are replaced in the converted model.
-                around = [names[n] for n in replaced or chosen]
-                tune(changed, model, around, turns, settings, lambda step, loss: show(name, step, settings.steps, loss))
-            size = sum(parameter.numel() for parameter in changed.parameters())
-            note(f"evaluating: {name}")
-            known[replaced, tuned] = size, _compared(model, changed, replaced, held_out)
-        outcomes.append(MeasuredModel(name, tuned, *known[replaced, tuned]))
-        return changed
-
+    started = {"attention": attention, "layers": layers, "budget_kl": budget_kl, "max_length": max_length}
+    started |= {"batch": batch, **asdict(settings), "torch": torch.__version__}
+    started |= {} if folder is None else fingerprint(model, texts, labels)
     training = model.training
-    model.eval()
-    try:
-        measure("original", (), False)
-        found = measure("converted", chosen, False)
-        if settings.steps:
-            found = measure("converted", chosen, True)
-            measure("original", (), True)
-        if len(chosen) < len(names):
-            measure("first layers", tuple(range(len(chosen))), settings.steps > 0)
-            for draw in range(DRAWS):
-                drawn = random.Random(1000 * settings.seed + draw).sample(range(len(names)), len(chosen))
-                measure("random layers", tuple(sorted(drawn)), settings.steps > 0)
-    finally:
-        model.train(training)
+    with saved_work(None if folder is None else Path(folder), started) as work:
+        try:
+            model.eval()
+            choosing, held_out = batches(by_length[1]), batches(by_length[2])
+            with own_attention(model) as modules:
+
+                def mean_tables() -> list[Tensor]:
+                    note(f"mean attention of {len(modules)} layers")
+                    return mean_logits(model, modules, batches(by_length[0]), max_length)
+
+                def choose() -> list[dict[str, Any]]:
+                    note("effects of layers, alone and together")
+                    return [vars(one) for one in _in_budget(model, modules, tables, choosing, budget_kl)]
+
+                tables: list[Tensor] = work.once("tables", mean_tables)
+                choice = [Effect(**one) for one in (work.once("choice", choose) if given is None else [])]
+            within = [one.layers for one in choice if one.kl <= budget_kl]
+            chosen = max(within, key=len) if given is None else given
+
+            def build(name: str, replaced: tuple[int, ...], tuned: bool) -> Any:
+                changed = _converted(model, attention, tables, replaced, max_length)
+                if tuned:
+                    # The original is tuned where layers are replaced in the converted model.
+                    around = [names[n] for n in replaced or chosen]
+                    each = lambda step, loss: show(name, step, settings.steps, loss)  # noqa: E731
+                    tune(changed, model, around, turns, settings, each, work, _file("tuning", replaced))
+                return changed
+
+            def measure(name: str, replaced: tuple[int, ...], tuned: bool, changed: Any = None) -> MeasuredModel:
+                def make() -> tuple[int, dict[str, Any]]:
+                    one = build(name, replaced, tuned) if changed is None else changed
+                    note(f"evaluating: {name}")
+                    size = sum(parameter.numel() for parameter in one.parameters())
+                    return size, vars(_compared(model, one, replaced, held_out))
+
+                # A control may have the layers of another one.
+                size, effect = work.once(_file("tuned" if tuned else "start", replaced), make)
+                if tuned and replaced != chosen:
+                    work.remove(_file("tuning", replaced))
+                return MeasuredModel(name, tuned, size, Effect(**effect))
+
+            tuned = settings.steps > 0
+            outcomes = [measure("original", (), False)]
+            outcomes += [measure("converted", chosen, False)] if tuned else []
+            found = build("converted", chosen, tuned)
+            outcomes.append(measure("converted", chosen, tuned, found))
+            outcomes += [measure("original", (), True)] if tuned else []
+            if len(chosen) < len(names):
+                outcomes.append(measure("first layers", tuple(range(len(chosen))), tuned))
+                for draw in range(DRAWS):
+                    drawn = random.Random(1000 * settings.seed + draw).sample(range(len(names)), len(chosen))
+                    outcomes.append(measure("random layers", tuple(sorted(drawn)), tuned))
+        finally:
+            model.train(training)
     spec = found.get_submodule(names[chosen[0]]).synthattn.plan.attention
     sizes = tuple(len(part) for part in parts)
     predictions = sum(int(one.counted.sum()) for one in held_out)
     return Conversion(
         found, names, chosen, spec, budget_kl, settings, choice, (sizes[0], sizes[1], sizes[2]), predictions, outcomes
     )
+
+
+def _file(part: str, layers: tuple[int, ...]) -> str:
+    return "-".join([part, *map(str, layers)])
 
 
 def parse_layers(layers: str | Sequence[int], count: int) -> tuple[int, ...] | None:

@@ -1,4 +1,4 @@
-"""Put a synthesizer into an attention module of transformers, and take it out again."""
+"""Put a synthesizer into an attention module of transformers or timm, and take it out again."""
 
 import copy
 import inspect
@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from synthattn.convert.attention_modules import NORMS, head_width, projections_of
+from synthattn.convert.attention_modules import NORMS, head_width, is_timm_attention, projections_of
 from synthattn.convert.dot_product import build_for_model, has_dot_product
 from synthattn.convert.interface import NAME, hand_over, register
 from synthattn.convert.plan import Installed, Plan
 from synthattn.convert.projections import FusedValues, NoProjection, cut_fused, values_part
+from synthattn.convert.timm_attention import TimmAttention
 from synthattn.synthesizers import Sizes, Synthesizer, parse
 from synthattn.synthesizers.vanilla import Vanilla
 
@@ -31,7 +32,6 @@ def build_synthesizer(module: nn.Module, plan: Plan) -> Synthesizer:
 
 def install(path: str, module: nn.Module, plan: Plan, synthesizer: Synthesizer) -> None:
     """Make a module compute its attention by a synthesizer. Projections that it does not read go."""
-    register()
     spec, names, width = parse(plan.attention), projections_of(module), head_width(module)
     assert names is not None
     assert width is not None
@@ -46,7 +46,7 @@ def install(path: str, module: nn.Module, plan: Plan, synthesizer: Synthesizer) 
             new[names.key] = NoProjection(_shape(module, names.value)[1])
         # Norms that nothing reads would get no gradient, which DistributedDataParallel refuses.
         new |= {name: nn.Identity() for name in NORMS if isinstance(getattr(module, name, None), nn.Module)}
-    config: Any = module.config
+    config: Any = getattr(module, "config", None)
     installed = Installed(
         path,
         tuple(inspect.signature(module.forward).parameters),
@@ -60,11 +60,17 @@ def install(path: str, module: nn.Module, plan: Plan, synthesizer: Synthesizer) 
     )
     for name, part in new.items():
         setattr(module, name, part)
+    module.__dict__["synthattn"] = installed
+    module.synthesizer = synthesizer
+    if is_timm_attention(module):
+        installed.kind = type(module)
+        object.__setattr__(module, "__class__", TimmAttention)
+        return
+    register()
     # Only this module takes the function; the others, and the masks, stay with what the model was loaded with.
     own = copy.copy(config)
     own._attn_implementation_internal = NAME
-    module.__dict__.update(config=own, synthattn=installed)
-    module.synthesizer = synthesizer
+    module.__dict__["config"] = own
     module.register_forward_pre_hook(hand_over, with_kwargs=True)
 
 
@@ -88,7 +94,10 @@ def uninstall(module: nn.Module) -> None:
             del module._forward_pre_hooks[number], module._forward_pre_hooks_with_kwargs[number]
     del module.synthesizer
     del module.synthattn
-    module.__dict__["config"] = installed.config
+    if installed.kind is not None:
+        object.__setattr__(module, "__class__", installed.kind)
+    else:
+        module.__dict__["config"] = installed.config
 
 
 def _weight(module: nn.Module, name: str) -> Tensor:

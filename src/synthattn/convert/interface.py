@@ -116,15 +116,17 @@ def attention(
         _cacheable(installed, module, asked, memory) if not biases else None,
     )
     heads = run(call).transpose(1, 2)
-    wanted = kwargs.get("output_attentions") or installed.config.output_attentions or installed.returns_weights
-    wanted = wanted or (not is_tracing(value) and _weights_are_recorded())
-    if not wanted:
+    if not (installed.returns_weights or (installed.config is not None and _asked(installed.config, value, kwargs))):
         return heads, None
     return heads, attention_weights(call.logits, read.mask).expand(batch, -1, -1, -1)
 
 
-def _weights_are_recorded() -> bool:
-    """Return True if transformers collects attention weights. GPT-2 keeps the argument that asks for them."""
+def _asked(config: Any, value: Tensor, kwargs: dict[str, Any]) -> bool:
+    """Return True if attention weights were asked for. GPT-2 keeps the argument that does, but they are collected."""
+    if kwargs.get("output_attentions") or config.output_attentions:
+        return True
+    if is_tracing(value):
+        return False
     try:
         from transformers.utils.output_capturing import _active_collector
     except ImportError:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from synthattn.convert.attention_modules import AttentionModule
+from synthattn.convert.plan import Plan
 from synthattn.layers import SyntheticAttention
-from synthattn.synthesizers import Mix, Spec
 from synthattn.synthesizers.vanilla import VanillaSynthesizer
 from synthattn.tracing import is_tracing, is_unreadable
 
@@ -173,18 +173,17 @@ def _obstacle(layer: nn.Module) -> str | None:
     return None
 
 
-def build(old: nn.Module, spec: Spec, max_length: int | None, mix: Mix) -> SyntheticMultiheadAttention:
+def build(old: nn.MultiheadAttention, plan: Plan) -> SyntheticMultiheadAttention:
     """Build the replacement of an attention, with its weights."""
-    assert isinstance(old, nn.MultiheadAttention)
     weight = old.in_proj_weight
     layer = SyntheticAttention(
         old.embed_dim,
         old.num_heads,
-        spec,
-        max_length,
+        plan.attention,
+        plan.max_length,
         old.dropout,
         bias=old.in_proj_bias is not None,
-        mix=mix,
+        mix=plan.mix,
         device=weight.device,
         dtype=weight.dtype,
     )

@@ -30,7 +30,9 @@ class Installed:
         max_length: the longest input; None if there is no limit.
         reads_positions: True if logits depend on positions.
         input_independent: True if no logit depends on the tokens.
-        config: the configuration that the module shares with its model, and had before.
+        config: the configuration that the module shares with its model, and had before; None in other libraries than
+            transformers.
+        kind: the class of the module before, if it has another one now.
         originals: the modules that were taken out, by name; None if the model was loaded without them.
         returns_weights: True if every call returns its attention weights.
         weights: weights that depend on no input, kept between calls.
@@ -45,6 +47,7 @@ class Installed:
     input_independent: bool
     config: Any
     originals: dict[str, nn.Module] | None
+    kind: type[nn.Module] | None = None
     returns_weights: bool = False
     weights: WeightCache = field(default_factory=WeightCache)
 

@@ -6,9 +6,10 @@ for.
 """
 
 import contextlib
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -62,12 +63,14 @@ class Effect:
         kl: the mean divergence of the predictions from those of the original, in nats.
         agreement: the share of predictions whose most probable answer stays.
         accuracy: the share of right answers; None without labels.
+        kl_error: the standard error of ``kl``, as if all predictions were independent.
     """
 
     layers: tuple[int, ...]
     kl: float
     agreement: float
     accuracy: float | None
+    kl_error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class Probe:
         lowest: the effects of the layers in the order of their own divergence, least first.
         first: the effects of the first 1, 2, ... layers.
         drawn: the effects of 1, 2, ... layers in random orders, one list for each draw.
+        heads: the effect of each head of each layer alone; empty unless asked for.
     """
 
     names: list[str]
@@ -93,6 +97,7 @@ class Probe:
     lowest: list[Effect]
     first: list[Effect]
     drawn: list[list[Effect]]
+    heads: list[list[Effect]] = field(default_factory=list)
 
 
 class MeanAttention(Synthesizer):
@@ -107,6 +112,23 @@ class MeanAttention(Synthesizer):
 
     def forward(self, query: Tokens, memory: Tokens) -> Logits:
         return Logits((Bias(self.logits[:, : query.length, : memory.length]),))
+
+
+class MeanHead(Synthesizer):
+    """The logits of a model with one head's logarithm of mean attention weights, ``(heads, n, n)``, in their place."""
+
+    name = "mean head"
+    input_independent = False
+
+    def __init__(self, own: Synthesizer, logits: Tensor, head: int) -> None:
+        super().__init__()
+        self.own, place = own, torch.arange(len(logits), device=logits.device)[:, None, None]
+        self.others, self.logits = place != head, logits * (place == head)
+
+    def forward(self, query: Tokens, memory: Tokens) -> Logits:
+        assert query.projected is not None, "the model gives its queries"
+        others = replace(query, projected=query.projected * self.others)
+        return self.own(others, memory) + Logits((Bias(self.logits[:, : query.length, : memory.length]),))
 
 
 def kind_of(model: nn.Module) -> str:
@@ -195,7 +217,13 @@ def check_vocabulary(batches: Iterable[ProbeBatch], model: Any) -> None:
 
 
 @torch.no_grad()
-def probe(model: nn.Module, seen: Sequence[ProbeBatch], held_out: Sequence[ProbeBatch], max_length: int) -> Probe:
+def probe(
+    model: nn.Module,
+    seen: Sequence[ProbeBatch],
+    held_out: Sequence[ProbeBatch],
+    max_length: int,
+    heads: bool = False,
+) -> Probe:
     """Measure the effects of mean attention. The model is as it was afterwards.
 
     Args:
@@ -203,6 +231,7 @@ def probe(model: nn.Module, seen: Sequence[ProbeBatch], held_out: Sequence[Probe
         seen: texts for the mean.
         held_out: texts on which effects are measured.
         max_length: the longest text.
+        heads: also measure each head alone, which takes a forward pass for each.
     """
     names = attention_layers(model)
     saved = _parameters_saved(model, max_length)
@@ -215,9 +244,14 @@ def probe(model: nn.Module, seen: Sequence[ProbeBatch], held_out: Sequence[Probe
         sets = [tuple(sorted(each[: n + 1])) for each in orders for n in count]
         every = effects(model, modules, means, held_out, [(), *dict.fromkeys(sets)])
         found = {effect.layers: effect for effect in every}
+        alone = [
+            _measured(model, modules, held_out, [{n: MeanHead(modules[n].synthesizer, means[n], head)} for head in
+                                                 range(len(means[n]))])
+            for n in count if heads
+        ]  # fmt: skip
         lists = [[found[tuple(sorted(each[: n + 1]))] for n in count] for each in orders]
     predictions = sum(int(batch.counted.sum()) for batch in held_out)
-    return Probe(names, saved, predictions, found[()].accuracy, single, lists[0], lists[1], lists[2:])
+    return Probe(names, saved, predictions, found[()].accuracy, single, lists[0], lists[1], lists[2:], alone)
 
 
 @contextlib.contextmanager
@@ -312,20 +346,27 @@ def effects(
     batches: Iterable[ProbeBatch],
     sets: Sequence[tuple[int, ...]],
 ) -> list[Effect]:
-    """Measure the effects of replacing each set of layers by tables, batch by batch."""
-    sums = [EffectSums() for _ in sets]
-    own = [module.synthesizer for module in modules]
+    """Measure the effects of replacing each set of layers by tables."""
     means = [MeanAttention(table) for table in tables]
+    return _measured(model, modules, batches, [{number: means[number] for number in layers} for layers in sets])
+
+
+def _measured(
+    model: nn.Module, modules: Sequence[Any], batches: Iterable[ProbeBatch], changes: Sequence[dict[int, Synthesizer]]
+) -> list[Effect]:
+    """Measure the effects of giving layers, by number, other logits, batch by batch."""
+    sums = [EffectSums() for _ in changes]
+    own = [module.synthesizer for module in modules]
     for batch in batches:
         original = predicted(model, batch)
-        for row, layers in zip(sums, sets, strict=True):
-            for number in layers:
-                modules[number].synthesizer = means[number]
-            changed = predicted(model, batch) if layers else original
-            for number in layers:
+        for row, change in zip(sums, changes, strict=True):
+            for number, logits in change.items():
+                modules[number].synthesizer = logits
+            changed = predicted(model, batch) if change else original
+            for number in change:
                 modules[number].synthesizer = own[number]
             row.add(original, changed, batch.labels)
-    return [row.effect(layers) for layers, row in zip(sets, sums, strict=True)]
+    return [row.effect(tuple(change)) for change, row in zip(changes, sums, strict=True)]
 
 
 class EffectSums:
@@ -333,12 +374,14 @@ class EffectSums:
 
     def __init__(self) -> None:
         self.predictions, self.labelled = 0, False
-        self.kl, self.agreeing, self.right = 0.0, 0, 0
+        self.kl, self.squares, self.agreeing, self.right = 0.0, 0.0, 0, 0
 
     def add(self, original: Tensor, changed: Tensor, labels: Tensor | None) -> None:
         """Add predictions of the original and of another model, as logarithms of probabilities."""
         self.predictions += len(original)
-        self.kl += float((original.exp() * (original - changed)).sum(dtype=torch.float64))
+        each = (original.exp() * (original - changed)).sum(-1, dtype=torch.float64)
+        self.kl += float(each.sum())
+        self.squares += float(each.square().sum())
         self.agreeing += int((original.argmax(-1) == changed.argmax(-1)).sum())
         if labels is not None:
             self.labelled = True
@@ -348,8 +391,10 @@ class EffectSums:
         """Return the means."""
         if self.predictions == 0:
             raise ValueError("the texts have no prediction that counts; give more or longer texts")
-        kl, agreement, right = (value / self.predictions for value in (self.kl, self.agreeing, self.right))
-        return Effect(layers, kl, agreement, right if self.labelled else None)
+        n = self.predictions
+        kl, agreement, right = (value / n for value in (self.kl, self.agreeing, self.right))
+        variance = max(0.0, self.squares / n - kl * kl)
+        return Effect(layers, kl, agreement, right if self.labelled else None, math.sqrt(variance / max(1, n - 1)))
 
 
 def predicted(model: nn.Module, batch: ProbeBatch) -> Tensor:

@@ -1,10 +1,11 @@
 """Replace the self-attention of a model by synthetic attention, in place, and put the original back."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from torch import nn
 
-from synthattn.convert import multihead
+from synthattn.convert import multihead, timm_attention
 from synthattn.convert.attention_modules import (
     AttentionModule,
     cross_attentions,
@@ -40,11 +41,11 @@ def replace_attention(
 
     In a model of transformers, ``vanilla`` in a spec is the model's own dot product, with its projections, norms and
     rotations. Specs without it drop the projections that nothing reads. Cross-attention stays. In any other model, this
-    changes ``torch.nn.MultiheadAttention``, except the decoder's attention to the encoder. Value and output projections
-    keep their weights. Make the optimizer afterwards: parameters are new.
+    changes timm's ``Attention``, and ``torch.nn.MultiheadAttention`` except the decoder's attention to the encoder.
+    Value and output projections keep their weights. Make the optimizer afterwards: parameters are new.
 
     Args:
-        model: a model of transformers, or one that contains ``torch.nn.MultiheadAttention``.
+        model: a model of transformers, or one that contains ``torch.nn.MultiheadAttention`` or timm's ``Attention``.
         attention: spec of the logits, e.g. ``"random"`` or ``"dense+vanilla"``.
         max_length: the longest input, needed by every synthesizer with a table of positions.
         layers: the numbers of the layers to change, as ``attention_layers(model)`` counts them, or a function of name
@@ -60,53 +61,57 @@ def replace_attention(
     if problems:
         raise ValueError(f"cannot replace {listed(problems, 5)}; nothing was changed")
     # Everything is built before the first layer is replaced, so that an error leaves the model unchanged.
+    plan = Plan(str(spec), max_length, mix)
+    built = [_build(found.module, plan) for found in chosen]
+    watch_optimizers(model)
+    for found, part in zip(chosen, built, strict=True):
+        if isinstance(part, multihead.SyntheticMultiheadAttention):
+            multihead.install(found.module, part)
+        else:
+            install(found.path, found.module, plan, part)
     if is_transformers_model(model):
-        plan = Plan(str(spec), max_length, mix)
-        built = [build_synthesizer(found.module, plan) for found in chosen]
-        watch_optimizers(model)
-        for found, synthesizer in zip(chosen, built, strict=True):
-            install(found.path, found.module, plan, synthesizer)
         write_plan(model)
     else:
-        layers_built = [multihead.build(found.module, spec, max_length, mix) for found in chosen]
-        watch_optimizers(model)
-        for found, layer in zip(chosen, layers_built, strict=True):
-            multihead.install(found.module, layer)
         multihead.disable_fast_path(model)
     return [found.path for found in chosen]
+
+
+def _build(module: nn.Module, plan: Plan) -> Any:
+    """Build what takes the place of an attention, or of its logits."""
+    if isinstance(module, nn.MultiheadAttention):
+        return multihead.build(module, plan)
+    return build_synthesizer(module, plan)
 
 
 def restore(model: nn.Module) -> list[str]:
     """Put the original attention back into every layer that was replaced, and return the names of these layers.
 
-    The originals have the weights that they had when they were replaced. In a model of transformers, the projections of
-    the values, which stayed, keep what they have learned.
+    The originals have the weights that they had when they were replaced. In models of transformers and timm, the
+    projections of the values, which stayed, keep what they have learned.
     """
-    changed = {path: part for path, part in model.named_modules() if is_installed(part)}
-    torch_layers = {path: part for path, part in model.named_modules() if multihead.is_installed(part)}
-    if not changed and not torch_layers:
+    changed = {path: part for path, part in model.named_modules() if is_installed(part) or multihead.is_installed(part)}
+    if not changed:
         raise ValueError(f"{type(model).__name__} has no replaced attention; nothing was changed")
-    lost = [
-        path
-        for path, part in changed.items()
-        if isinstance(part.synthattn, Installed) and part.synthattn.originals is None
-    ]
+    plans = {path: getattr(part, "synthattn", None) for path, part in changed.items()}
+    lost = [path for path, plan in plans.items() if isinstance(plan, Installed) and plan.originals is None]
     if lost:
         raise ValueError(
             f"the original projections of {listed(lost, 5)} are not there, because the model was loaded; load the "
             "original model"
         )
     for part in changed.values():
-        uninstall(part)
-    for part in torch_layers.values():
-        multihead.uninstall(part)
-    if changed:
+        (multihead.uninstall if multihead.is_installed(part) else uninstall)(part)
+    if is_transformers_model(model):
         forget_plan(model)
-    return [*changed, *torch_layers]
+    return list(changed)
 
 
 def _found(model: nn.Module) -> list[AttentionModule]:
-    return self_attentions(model) if is_transformers_model(model) else multihead.self_attentions(model)
+    if is_transformers_model(model):
+        return self_attentions(model)
+    found = [*multihead.self_attentions(model), *timm_attention.self_attentions(model)]
+    places = {path: place for place, (path, _) in enumerate(model.named_modules())}
+    return sorted(found, key=lambda one: places[one.path])
 
 
 def _chosen(model: nn.Module, layers: Layers | None) -> list[AttentionModule]:
@@ -154,7 +159,7 @@ def _nothing_to_replace(model: nn.Module) -> str:
     others = off_interface(model)
     if not is_transformers_model(model):
         own = f"; its own attention ({listed(others, 5)}) is not known" if others else ""
-        return f"{name} has no torch.nn.MultiheadAttention to replace{own}"
+        return f"{name} has no attention of torch or timm to replace{own}"
     return (
         f"{name} has no self-attention on transformers' attention interface"
         + (f" ({listed(others, 5)})" if others else "")

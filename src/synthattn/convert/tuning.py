@@ -1,6 +1,7 @@
 """Tune a converted model on texts: towards the predictions of the original, or towards the right answers."""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from synthattn.convert.probe import ProbeBatch, outputs
+from synthattn.convert.saved_work import SavedWork
 
 Loss = Literal["distill", "task"]
 Trained = Literal["tables", "layers", "all"]
@@ -19,6 +21,9 @@ TABLE_RATE = 10.0
 
 WARM_UP = 0.1
 """The share of the steps in which the learning rate rises; afterwards it falls linearly to 0."""
+
+SAVE_SECONDS = 60.0
+"""The time between two savings of what was tuned."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,10 @@ def tune(
     batches: Callable[[int], Sequence[ProbeBatch]],
     settings: Tuning,
     show: Show = lambda step, loss: None,
+    work: SavedWork | None = None,
+    name: str = "tuning",
 ) -> None:
-    """Train a model in place, without dropout.
+    """Train a model in place, without dropout. A tuning that was stopped goes on with equal results.
 
     Args:
         model: the converted model, or a copy of the original as a control.
@@ -72,6 +79,8 @@ def tune(
         batches: returns the texts for each pass over them, by its number.
         settings: options of the tuning.
         show: called after each step.
+        work: where the weights and the state of the optimizer are kept.
+        name: their name there.
     """
     trained = _trained(model, names, settings.train)
     if not trained or settings.steps == 0:
@@ -83,35 +92,59 @@ def tune(
     original.eval()
     tables = [parameter for path, parameter in trained.items() if ".synthesizer." in path]
     others = [parameter for path, parameter in trained.items() if ".synthesizer." not in path]
-    rate = settings.learning_rate
-    groups = [{"params": tables, "lr": rate * TABLE_RATE}, {"params": others, "lr": rate}]
+    groups = [
+        {"params": tables, "lr": settings.learning_rate * TABLE_RATE},
+        {"params": others, "lr": settings.learning_rate},
+    ]
     optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, settings.steps))
-    step, turn = 0, 0
+    highest = [group["lr"] for group in optimizer.param_groups]
+    work, saved = work or SavedWork(), time.monotonic()
+    step, turn, done = _load(work.load(name), trained, optimizer)
     while step < settings.steps:
         before = step
-        for batch in batches(turn):
+        for place, batch in enumerate(batches(turn)):
+            if place < done:
+                continue
             loss = _loss(model, original, batch, settings)
             if loss is None:
                 continue
             value = float(loss.detach())
             if not math.isfinite(value):
-                raise ValueError(f"the loss is {value} in step {step + 1}; lower the learning rate, {rate:g}")
+                raise ValueError(
+                    f"the loss is {value} in step {step + 1}; lower the learning rate, {settings.learning_rate:g}"
+                )
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(trained.values(), 1.0)
+            for group, rate in zip(optimizer.param_groups, highest, strict=True):
+                group["lr"] = rate * _rate(step, settings.steps)
             optimizer.step()
-            schedule.step()
             step += 1
+            if step == settings.steps or time.monotonic() - saved >= SAVE_SECONDS:
+                weights = {path: parameter.detach() for path, parameter in trained.items()}
+                work.save(name, [step, turn, place + 1, weights, optimizer.state_dict()])
+                saved = time.monotonic()
             show(step, value)
             if step == settings.steps:
                 break
-        if step == before:
+        if step == before and not done:
             raise ValueError("the texts have no prediction that counts; give more or longer texts")
-        turn += 1
+        turn, done = turn + 1, 0
     for path, parameter in model.named_parameters():
         parameter.requires_grad_(wanted[path])
         parameter.grad = None
+
+
+def _load(saved: Any, trained: dict[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> tuple[int, int, int]:
+    """Load what a tuning has saved, and return its step, the number of its pass and that of the next batch there."""
+    if saved is None:
+        return 0, 0, 0
+    step, turn, place, weights, state = saved
+    with torch.no_grad():
+        for path, parameter in trained.items():
+            parameter.copy_(weights[path])
+    optimizer.load_state_dict(state)
+    return step, turn, place
 
 
 def _rate(step: int, steps: int) -> float:

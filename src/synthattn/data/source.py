@@ -34,7 +34,7 @@ class Source:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """All notes so far; some are known only after a split was read to its end."""
+        """Return the notes so far. Some are known only after a split was read to its end."""
         return tuple(self._notes)
 
     def note(self, text: str) -> None:

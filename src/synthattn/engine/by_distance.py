@@ -48,7 +48,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     if normalizer is None:
         return None
     quotient: Any = _Quotient.apply(shape, normalizer.mT, counted, columns, *weights)
-    heads = heads_of(quotient.mT, batch).to(features.dtype)
+    heads = heads_of(quotient, batch).to(features.dtype)
     values = [term.values for term in terms]
     return second_order.twice_differentiable(heads, _in_torch(call.q, k, batch, mask), features, *values)
 

@@ -6,14 +6,13 @@ at both ends. It is there where the package was installed with a C compiler at h
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from synthattn.engine import native, thresholds
+from synthattn.engine import native, second_order, thresholds
 from synthattn.engine.call import Call
-from synthattn.engine.native.dropout import draw_seed
+from synthattn.engine.native.dropout import draw_seed, undropped
 from synthattn.logits import Bias, ByDistance, Logits, LogitTerm, Product, Weight
 from synthattn.masks import Mask
 from synthattn.shapes import Float, Int
@@ -28,10 +27,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
         return None
     if _is_for_torch(call, terms[0] if len(terms) == 1 else None):
         return None
-    value = call.values.batch_major()
-    if not _takes(terms, value, call.q):
-        return None
-    return _run(_KernelSum.of(terms, value, call.q), value, call.mask, call.q, call.dropout)
+    return _run(terms, call.values.batch_major(), call.mask, call.q, call.dropout)
 
 
 def _is_for_torch(call: Call, lone: LogitTerm | None) -> bool:
@@ -45,64 +41,8 @@ def attend_shared(
     logits: Logits, columns: Float[Tensor, "heads k columns"], causal: bool
 ) -> Float[Tensor, "heads q columns"] | None:
     """Return softmax(logits) @ columns for logits that all examples share, whose values are side by side."""
-    q, value = logits.query_length, columns.unsqueeze(0)
-    if not _takes(logits.terms, value, q):
-        return None
-    products = [
-        Product(term.query.unsqueeze(0), term.key, term.scale) for term in logits.terms if isinstance(term, Product)
-    ]
-    table, weight = _add_up([term for term in logits.terms if isinstance(term, Bias)])
-    result = _run(_KernelSum(products, table, weight, _diagonals(logits.terms)), value, Mask(causal=causal), q)
+    result = _run(logits.terms, columns.unsqueeze(0), Mask(causal=causal), logits.query_length)
     return None if result is None else result[0]
-
-
-class _KernelSum(NamedTuple):
-    """A sum in the form that the kernel takes: products, one table with its weight, and logits by distance."""
-
-    products: list[Product]
-    table: Tensor | None
-    weight: Weight | None
-    diagonals: Tensor | None
-
-    @classmethod
-    def of(cls, terms: Sequence[LogitTerm], value: Tensor, q: int) -> "_KernelSum":
-        """Write wide products that all examples share as a table, and add tables up where that is cheap."""
-        batch, heads, k, width = value.shape
-        widest = width if heads * q * k >= thresholds.LARGE_TABLE else thresholds.NARROW_FACTORS
-        products: list[Product] = []
-        biases: list[Bias] = []
-        for term in terms:
-            if isinstance(term, Bias):
-                biases.append(term)
-            elif isinstance(term, Product):
-                wide = term.input_independent and term.query.shape[-1] > widest
-                biases.append(Bias(term.as_tensor())) if wide else products.append(term)
-        diagonals = _diagonals(terms)
-        table, weight = _add_up([bias for bias in biases if bias.table.shape[-2] > 1])
-        row, row_weight = _add_up([bias for bias in biases if bias.table.shape[-2] == 1])
-        if row is None:
-            return cls(products, table, weight, diagonals)
-        if table is None:
-            return cls(products, row, row_weight, diagonals)
-        row = Bias(row, row_weight).as_tensor()
-        if table.numel() < thresholds.LARGE_TABLE:
-            return cls(products, Bias(table, weight).as_tensor() + row, None, diagonals)
-        # The sum would be another large table: the row of keys is one more product, with ones.
-        ones = row.new_ones(1, 1, 1, 1).expand(batch, heads, q, 1)
-        return cls([*products, Product(ones, row.mT)], table, weight, diagonals)
-
-
-def _diagonals(terms: Sequence[LogitTerm]) -> Float[Tensor, "heads diagonals"] | None:
-    """Return the sum of the terms by distance, or None if there are none."""
-    found = [term.diagonals() for term in terms if isinstance(term, ByDistance)]
-    return sum(found[1:], start=found[0]) if found else None
-
-
-def _add_up(biases: list[Bias]) -> tuple[Tensor | None, Weight | None]:
-    """Return the sum of biases as a table and its weight."""
-    if len(biases) == 1:
-        return biases[0].table, biases[0].weight
-    return (Logits(tuple(biases)).as_tensor(), None) if biases else (None, None)
 
 
 def _takes(terms: Sequence[LogitTerm], value: Float[Tensor, "batch heads k width"], q: int) -> bool:
@@ -126,25 +66,24 @@ def _takes(terms: Sequence[LogitTerm], value: Float[Tensor, "batch heads k width
 
 
 def _run(
-    sum_: _KernelSum, value: Float[Tensor, "batch heads k width"], mask: Mask, q: int, dropout: float = 0.0
+    terms: Sequence[LogitTerm], value: Float[Tensor, "batch heads k width"], mask: Mask, q: int, dropout: float = 0.0
 ) -> Float[Tensor, "batch heads q width"] | None:
-    """Call the kernel. Returns None where there is padding between keys, which it cannot leave out."""
-    products, table, weight, diagonals = sum_
+    """Call the kernel. Returns None where it is not for such tensors, or there is padding between keys."""
+    if not _takes(terms, value, q):
+        return None
     ends = None
     if mask.unpadded is not None and not mask.per_example:
         ends = _ends(mask.unpadded)
         if ends is None:
             return None
-    if table is not None and (mask.allowed_pairs is not None or not _is_weight_per_head(weight, value.shape[1])):
-        table, weight = Bias(table, weight).as_tensor(), None
-    table = mask.added_to(table, value, q)
-    if isinstance(weight, float | int):
-        weight = value.new_tensor(weight)
+    products, bias = _products_and_bias(terms, value, q)
+    table, weight = _masked(bias, mask, value, q)
+    by_distance = [term.diagonals() for term in terms if isinstance(term, ByDistance)]
     problem = native.Problem(
         value=value,
         bias=table,
         weight=weight,
-        diagonals=diagonals,
+        diagonals=sum(by_distance[1:], start=by_distance[0]) if by_distance else None,
         queries=[product.query for product in products],
         keys=[product.key for product in products],
         scales=[product.scale for product in products],
@@ -154,7 +93,55 @@ def _run(
         dropout=dropout,
         seed=draw_seed() if dropout > 0.0 else 0,
     )
-    return native.attention(problem)
+
+    def factors() -> Tensor:
+        batch, heads, k, _ = value.shape
+        return undropped(dropout, problem.seed, (batch, heads, q, k)) / (1.0 - dropout)
+
+    result, logits = native.attention(problem), Logits(tuple(terms))
+    return second_order.twice_differentiable_sum(result, logits, value, mask, factors if dropout > 0.0 else None)
+
+
+def _products_and_bias(terms: Sequence[LogitTerm], value: Tensor, q: int) -> tuple[list[Product], Bias | None]:
+    """Write wide products that all examples share as a table, and add tables up where that is cheap."""
+    batch, heads, k, width = value.shape
+    widest = width if heads * q * k >= thresholds.LARGE_TABLE else thresholds.NARROW_FACTORS
+    products: list[Product] = []
+    biases = [term for term in terms if isinstance(term, Bias)]
+    for term in terms:
+        if isinstance(term, Product):
+            wide = term.input_independent and term.query.shape[-1] > widest
+            biases.append(Bias(term.as_tensor())) if wide else products.append(term)
+    table = _add_up([bias for bias in biases if bias.table.shape[-2] > 1])
+    row = _add_up([bias for bias in biases if bias.table.shape[-2] == 1])
+    if table is None or row is None:
+        return products, table or row
+    if table.table.numel() < thresholds.LARGE_TABLE:
+        return products, Bias(table.as_tensor() + row.as_tensor())
+    # The sum would be another large table: the row of keys is one more product, with ones.
+    ones = value.new_ones(1, 1, 1, 1).expand(batch, heads, q, 1)
+    return [*products, Product(ones, row.as_tensor().mT)], table
+
+
+def _add_up(biases: list[Bias]) -> Bias | None:
+    return biases[0] if len(biases) == 1 else Bias(Logits(tuple(biases)).as_tensor()) if biases else None
+
+
+def _masked(
+    bias: Bias | None, mask: Mask, value: Float[Tensor, "batch heads k width"], q: int
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the table and its weight, with minus infinity in the table for pairs that are not allowed.
+
+    The kernel applies causal masks and padding itself, unless the mask differs between examples.
+    """
+    _, heads, k, _ = value.shape
+    allowed = mask.full(q, k, value.device) if mask.per_example else mask.allowed_pairs
+    table, weight = (None, None) if bias is None else (bias.table, bias.weight)
+    if bias is not None and (allowed is not None or not _is_weight_per_head(weight, heads)):
+        table, weight = bias.as_tensor(), None
+    if allowed is not None:
+        table = (value.new_zeros(1, 1, k) if table is None else table).masked_fill(~allowed, float("-inf"))
+    return table, value.new_tensor(weight) if isinstance(weight, float | int) else weight
 
 
 def _ends(unpadded: Tensor) -> Int[Tensor, "2 batch"] | None:

@@ -13,14 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from synthattn.engine import compiled, memory_pool, products, second_order, thresholds
+from synthattn.engine import compiled, memory_pool, products, thresholds
 from synthattn.engine.call import Call
 from synthattn.engine.native.gemm import Axis
 from synthattn.engine.projection import needs_grad
 from synthattn.logits import Bias, Logits
 from synthattn.masks import Mask
 from synthattn.shapes import Bool, Float
-from synthattn.tracing import is_tracing
 
 
 def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
@@ -84,23 +83,23 @@ def multiply(
     """
     unpadded, dtype = mask.unpadded, features.dtype
     if normalized and unpadded is None and dropout == 0.0:
-        return heads_of(_product(exponentials.to(dtype), features.mT, mask.causal), batch)
+        return heads_of(_product(exponentials.to(dtype), features, mask.causal), batch)
     if dtype == torch.float16:  # sums of hundreds of values do not fit: divide before the product as well
         exponentials = exponentials / exponentials.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     exponentials = exponentials.to(dtype)
-    # In single precision the masks are further columns of the product, so that E, which may be large, is read once.
+    # In single precision the masks are further features, so that E, which may be large, is read once.
     # With gradients, taking the product apart costs more than that saves.
     joined = dropout == 0.0 and unpadded is not None and dtype.itemsize >= 4
     joined = joined and not (torch.is_autocast_enabled(features.device.type) or needs_grad(exponentials, features))
     normalizer = None if joined else _normalizer(exponentials, mask)
     if not joined and normalizer is None:
         return None
-    columns = (features if unpadded is None else MaskedFeatures.apply(features, unpadded, joined)).mT  # pyright: ignore
+    kept: Any = features if unpadded is None else MaskedFeatures.apply(features, unpadded, joined)
     weights = F.dropout(exponentials, dropout) if dropout > 0.0 else exponentials
-    product = _product(weights, columns, mask.causal)
+    product = _product(weights, kept, mask.causal)
     if joined:
-        product, sums = product[..., :-batch], product[..., -batch:]
-        normalizer = trusted(sums, features.shape[-1], mask, dtype)
+        product, sums = product[:, :-batch], product[:, -batch:]
+        normalizer = trusted(sums.mT, features.shape[-1], mask, dtype)
     return None if normalizer is None else heads_of(product, batch, normalizer)
 
 
@@ -197,10 +196,10 @@ def _masked(logits: Logits, shared: Tensor | None) -> Float[Tensor, "heads q k"]
 
 
 def heads_of(
-    product: Float[Tensor, "heads q features"], batch: int, normalizer: Float[Tensor, "heads q #batch"] | None = None
+    product: Float[Tensor, "heads features q"], batch: int, normalizer: Float[Tensor, "heads q #batch"] | None = None
 ) -> Float[Tensor, "batch heads q width"]:
-    """Return the heads of a product with feature-major values, divided by the normaliser."""
-    whole = product.mT.unflatten(1, (-1, batch))
+    """Return the heads of a feature-major product, divided by the normaliser."""
+    whole = product.unflatten(1, (-1, batch))
     if normalizer is not None:
         divisor = normalizer.mT.unsqueeze(1).to(product.dtype)
         out = None if needs_grad(product, normalizer) else _empty(whole.shape, product)
@@ -208,68 +207,10 @@ def heads_of(
     return whole.permute(2, 0, 3, 1)
 
 
+def _product(weights: Tensor, features: Tensor, causal: bool) -> Float[Tensor, "heads features q"]:
+    triangle = (Axis.DEPTH, Axis.COLUMN) if causal else None
+    return products.multiply(features, weights.mT, triangle=triangle, pooled=True)
+
+
 def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return memory_pool.empty(shape, like.dtype) if like.device.type == "cpu" else like.new_empty(shape)
-
-
-def _product(weights: Tensor, columns: Tensor, causal: bool) -> Tensor:
-    causal = causal and weights.shape[-2] > _causal_rows(weights.device)
-    transposed = columns.stride(-1) != 1
-    if transposed:
-        triangle = (Axis.DEPTH, Axis.COLUMN) if causal else None
-        product = products.multiply(columns.mT, weights.mT, triangle=triangle, pooled=True)
-        product = None if product is None else product.mT
-    else:
-        triangle = (Axis.DEPTH, Axis.ROW) if causal else None
-        product = products.multiply(weights, columns, triangle=triangle, pooled=True)
-    if product is not None:
-        return product
-    if is_tracing(weights) or torch.is_autocast_enabled(weights.device.type) or not (causal or transposed):
-        return torch.bmm(weights, columns)
-    return _Product.apply(weights, columns, causal)  # pyright: ignore[reportReturnType]
-
-
-class _Product(torch.autograd.Function):
-    """``weights @ columns`` in the memory order of the columns. What a causal mask made zero is never multiplied."""
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, columns: Tensor, causal: bool) -> Tensor:
-        ctx.save_for_backward(weights, columns)
-        ctx.causal = causal
-        (heads, q, _), n = weights.shape, columns.shape[-1]
-        result = _empty((heads, q, n), weights) if columns.stride(-1) == 1 else _empty((heads, n, q), weights).mT
-        for rows, keys in _blocks(weights, causal):
-            torch.bmm(weights[:, rows, keys], columns[:, keys], out=result[:, rows])
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        weights, columns = ctx.saved_tensors
-        (grad,) = grads
-        if second_order.is_wanted(grad):
-            grad_weights = torch.bmm(grad, columns.mT)
-            return grad_weights.tril() if ctx.causal else grad_weights, torch.bmm(weights.mT, grad), None
-        new = torch.zeros_like if ctx.causal else torch.empty_like
-        grad_weights = new(weights) if ctx.needs_input_grad[0] else None
-        grad_columns = new(columns) if ctx.needs_input_grad[1] else None
-        for rows, keys in _blocks(weights, ctx.causal):
-            if grad_weights is not None:
-                torch.bmm(grad[:, rows], columns[:, keys].mT, out=grad_weights[:, rows, keys])
-            if grad_columns is not None:
-                target = grad_columns[:, keys]
-                beta = 1.0 if ctx.causal else 0.0
-                torch.baddbmm(target, weights[:, rows, keys].mT, grad[:, rows], beta=beta, out=target)
-        return grad_weights, grad_columns, None
-
-
-def _causal_rows(device: torch.device) -> int:
-    return thresholds.CAUSAL_ROWS if device.type == "cpu" else thresholds.ACCELERATOR_CAUSAL_ROWS
-
-
-def _blocks(weights: Tensor, causal: bool) -> list[tuple[slice, slice]]:
-    """Return blocks of rows, each with the keys that they are multiplied with."""
-    q, k = weights.shape[-2:]
-    if not causal:
-        return [(slice(0, q), slice(0, k))]
-    size = _causal_rows(weights.device)
-    return [(slice(s, min(s + size, q)), slice(0, min(s + size, q, k))) for s in range(0, q, size)]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from synthattn.engine import second_order, thresholds
 from synthattn.engine.call import Call
+from synthattn.engine.native.dropout import draw_seed
 from synthattn.engine.projection import needs_grad
 from synthattn.logits import Logits
 from synthattn.masks import Mask
@@ -25,9 +26,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"]:
         return attend_whole(call)
     logits, value = call.logits, call.values.batch_major()
     tensors, rebuild = second_order.take_apart(logits)
-    # Drawn from torch's generator, so that torch.manual_seed makes a run repeatable.
-    seed = int(torch.randint(2**62, (), device="cpu")) if call.dropout > 0.0 else 0
-    plan = _Plan(rebuild, call.mask, call.dropout, seed, _chunks(call))
+    plan = _Plan(rebuild, call.mask, call.dropout, draw_seed() if call.dropout > 0.0 else 0, _chunks(call))
     if not needs_grad(value, *tensors):
         return _forward(plan, logits, value)
     return _Chunked.apply(plan, value, *tensors)  # pyright: ignore[reportReturnType]
@@ -82,20 +81,13 @@ def _runs_in_chunks(call: Call) -> bool:
 
 def _chunks(call: Call) -> list[_Chunk]:
     batch, heads, k, _ = call.values.shape
+    on_cpu = call.values.device.type == "cpu"  # elsewhere, neither ask where padding ends, nor launch small kernels
     ends = [k] * batch
-    if call.values.device.type != "cpu":  # neither ask where padding ends, nor launch many small kernels
-        together = max(1, thresholds.ACCELERATOR_CHUNK_LOGITS // (heads * call.q * k))
-        height = max(thresholds.CHUNK_ROWS, thresholds.ACCELERATOR_CHUNK_LOGITS // (heads * k))
-        return [
-            _Chunk(examples, rows, min(k, rows.stop) if call.mask.causal else k)
-            for examples in _slices(batch, together)
-            for rows in _slices(call.q, height)
-        ]
-    if call.mask.unpadded is not None:
+    if call.mask.unpadded is not None and on_cpu:
         ends = (call.mask.unpadded * torch.arange(1, k + 1, device="cpu")).amax(-1).clamp(min=1).tolist()
-    together = max(1, thresholds.CHUNK_LOGITS // (heads * call.q * k))
-    height = call.q if together > 1 else max(thresholds.CHUNK_ROWS, thresholds.CHUNK_LOGITS // (heads * k))
-    height = min(height, thresholds.CAUSAL_ROWS) if call.mask.causal and together == 1 else height
+    size = thresholds.CHUNK_LOGITS if on_cpu else thresholds.ACCELERATOR_CHUNK_LOGITS
+    together, height = max(1, size // (heads * call.q * k)), max(thresholds.CHUNK_ROWS, size // (heads * k))
+    height = min(height, thresholds.CAUSAL_ROWS) if call.mask.causal and together == 1 and on_cpu else height
     found = []
     for examples in _slices(batch, together):
         for rows in _slices(call.q, height):

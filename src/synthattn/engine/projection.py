@@ -10,7 +10,7 @@ from torch.nn.modules.module import (
     _global_forward_pre_hooks,
 )
 
-from synthattn.engine import memory_pool, products
+from synthattn.engine import products
 from synthattn.engine.native import thin
 from synthattn.shapes import Float
 from synthattn.tracing import is_tracing
@@ -95,11 +95,7 @@ def merge_heads(heads: Float[Tensor, "batch heads q width"], projection: nn.Modu
         return project(projection, heads.transpose(1, 2).flatten(2))
     assert isinstance(projection, nn.Linear)
     tokens, weight = features.reshape(projection.in_features, -1).t(), projection.weight
-    result = products.multiply(tokens, weight.t(), projection.bias)
-    if result is None:
-        result = torch.mm(tokens, weight.t())
-        result = result if projection.bias is None else result.add_(projection.bias)
-    return result.view(heads.shape[0], heads.shape[2], -1)
+    return products.multiply(tokens, weight.t(), projection.bias).view(heads.shape[0], heads.shape[2], -1)
 
 
 def as_feature_major(heads: Float[Tensor, "batch heads k width"]) -> Float[Tensor, "heads features k"] | None:
@@ -119,11 +115,6 @@ def _transposed_projection(projection: nn.Linear, tokens: Tensor, heads: int) ->
     weight, bias, (batch, k, _) = projection.weight, projection.bias, tokens.shape
     columns, pooled = tokens.flatten(0, 1).t(), not needs_grad(tokens, *projection.parameters())
     result = products.multiply(weight, columns, None if bias is None else bias[:, None], pooled=pooled)
-    if result is None:
-        out = memory_pool.empty((len(weight), batch * k), tokens.dtype) if pooled else None
-        result = torch.mm(weight, columns, out=out)
-        # Faster than a product that starts from copies of the bias.
-        result = result if bias is None else result.add_(bias[:, None])
     return result.view(heads, -1, batch, k).permute(2, 0, 3, 1)
 
 

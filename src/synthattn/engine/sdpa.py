@@ -31,26 +31,16 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
         tensors = second_order.take_apart(others)[0] if torch.is_grad_enabled() else []
         if call.is_tracing or needs_grad(*tensors):
             return None
-        if _masks_examples(call.mask) and batch * call.logits_per_example >= thresholds.CHUNKED_LOGITS:
+        by_example = call.mask.unpadded is not None or call.mask.per_example
+        if by_example and batch * call.logits_per_example >= thresholds.CHUNKED_LOGITS:
             return None  # the bias would be written for every example
     value = call.values.batch_major().to(product.query.dtype)
     mask, empty = call.mask.fill_empty_rows(call.q, k)
     bias = others.as_tensor() if others.terms else None
     result = _call_torch(product, bias, value, mask, call.dropout)
-    if result.requires_grad and call.dropout == 0.0:  # with dropout, only torch knows what was dropped
-        scale = product.scale
-        tensors, rebuild = second_order.take_apart(others)
-
-        def in_torch(query: Tensor, key: Tensor, value: Tensor, *rest: Tensor) -> Tensor:
-            logits = Logits((Product(query, key, scale),)) + rebuild(rest)
-            return second_order.softmax_times_value(logits, value, mask)
-
-        result = second_order.twice_differentiable(result, in_torch, product.query, product.key, value, *tensors)
+    if call.dropout == 0.0:  # with dropout, only torch knows what was dropped
+        result = second_order.twice_differentiable_sum(result, call.logits, value, mask)
     return result if empty is None else result.masked_fill(empty, 0.0)
-
-
-def _masks_examples(mask: Mask) -> bool:
-    return mask.unpadded is not None or mask.per_example
 
 
 def _call_torch(product: Product, bias: Tensor | None, value: Tensor, mask: Mask, dropout: float) -> Tensor:

@@ -41,7 +41,7 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     unpadded = mask.unpadded if as_column and (others or tables_left) else None
     if unpadded is None and not any(isinstance(term, Product) for term in terms):
         return None
-    factors, tables = _take_apart(terms, value, call.q, unpadded)
+    factors, tables = factors_and_rest(terms, value, call.q, unpadded)
     # A kernel of CUDA reads memory that is not its own where the mask alone needs a gradient.
     bias_needs_grad = needs_grad(*second_order.take_apart(tables)[0])
     if bias_needs_grad and not needs_grad(factors.query, factors.key, factors.value):
@@ -52,19 +52,23 @@ def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
     else:
         result = _in_chunks(factors, bias, call, replace(mask, unpadded=None))
         result = result.masked_fill(_sees_padding_alone(mask, unpadded, call.q), 0.0)
-    result = result[..., : value.shape[-1]]
-    if result.requires_grad and call.dropout == 0.0:  # with dropout, only torch knows what was dropped
-        tensors, rebuild = second_order.take_apart(call.logits)
-        dtype = result.dtype
-
-        def in_torch(value: Tensor, *tensors: Tensor) -> Tensor:
-            return second_order.softmax_times_value(rebuild(tensors), value, mask).to(dtype)
-
-        result = second_order.twice_differentiable(result, in_torch, value, *tensors)
-    return result
+    return twice_differentiable(result[..., : value.shape[-1]], call, value)
 
 
-class _Factors(NamedTuple):
+def twice_differentiable(result: Tensor, call: Call, value: Tensor) -> Tensor:
+    """Return the result of a kernel with a gradient that has one itself. With dropout, only torch knows its mask."""
+    if not result.requires_grad or call.dropout > 0.0:
+        return result
+    tensors, rebuild = second_order.take_apart(call.logits)
+    mask, dtype = call.mask, result.dtype
+
+    def in_torch(value: Tensor, *tensors: Tensor) -> Tensor:
+        return second_order.softmax_times_value(rebuild(tensors), value, mask).to(dtype)
+
+    return second_order.twice_differentiable(result, in_torch, value, *tensors)
+
+
+class Factors(NamedTuple):
     """The arguments of the kernel beside the mask, with an axis for examples and one for heads."""
 
     query: Tensor
@@ -101,9 +105,9 @@ def _sees_padding_alone(mask: Mask, unpadded: Bool[Tensor, "batch k"], q: int) -
     return (count == 0)[:, None, :, None]
 
 
-def _take_apart(
+def factors_and_rest(
     terms: tuple[LogitTerm, ...], value: Tensor, q: int, unpadded: Bool[Tensor, "batch k"] | None
-) -> tuple[_Factors, Logits]:
+) -> tuple[Factors, Logits]:
     """Return the factors of the terms that one product can compute, and the other terms."""
     batch, heads, k, _ = value.shape
     products = [term for term in terms if isinstance(term, Product)]
@@ -120,7 +124,7 @@ def _take_apart(
     value = value.to(dtype)
     if len(chosen) == 1 and joined and unpadded is None and joined[0].query.shape[-1] == value.shape[-1]:
         query, key = (t.to(dtype).expand(batch, heads, -1, -1) for t in (joined[0].query, joined[0].key))
-        return _Factors(query, key, value, joined[0].scale), rest
+        return Factors(query, key, value, joined[0].scale), rest
     queries = [product.query if product.scale == 1.0 else product.query * product.scale for product in joined]
     keys = [product.key for product in joined]
     for row in rows:
@@ -134,14 +138,14 @@ def _take_apart(
     # Kernels take widths that are a multiple of eight, and the fastest ones the same width for values.
     width = -(-max(query.shape[-1], value.shape[-1]) // 8) * 8
     query, key, value = (F.pad(t, (0, width - t.shape[-1])) for t in (query, key, value))
-    return _Factors(query, key, value, 1.0), rest
+    return Factors(query, key, value, 1.0), rest
 
 
 def _side_by_side(factors: list[Tensor], shape: tuple[int, int, int], dtype: torch.dtype) -> Tensor:
     return torch.cat([factor.to(dtype).expand(*shape, -1) for factor in factors], dim=-1)
 
 
-def _in_chunks(factors: _Factors, bias: Tensor | None, call: Call, mask: Mask) -> Float[Tensor, "batch heads q width"]:
+def _in_chunks(factors: Factors, bias: Tensor | None, call: Call, mask: Mask) -> Float[Tensor, "batch heads q width"]:
     """Call the kernel, for a few examples at a time where a mask would otherwise be large."""
     query, key, value, scale = factors
     dropout, batch = call.dropout, len(query)

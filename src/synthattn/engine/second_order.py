@@ -18,22 +18,7 @@ from synthattn.shapes import Float
 from synthattn.tracing import is_tracing
 
 Function = Callable[..., Tensor]
-
-
-def softmax_times_value(
-    logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask, factors: Tensor | None = None
-) -> Float[Tensor, "batch heads q width"]:
-    """Return softmax(logits) @ value in torch's own operations; rows whose logits are all minus infinity give zeros.
-
-    ``factors`` multiply the weights, such as those of dropout.
-    """
-    total = logits.as_tensor()
-    allowed = mask.full(total.shape[-2], total.shape[-1], total.device)
-    if allowed is not None:
-        total = total.masked_fill(~allowed, float("-inf"))
-    empty = (total == float("-inf")).all(-1, keepdim=True)
-    weights = total.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
-    return (weights if factors is None else weights * factors.to(weights.dtype)) @ value
+Factors = Callable[[], Tensor]
 
 
 def take_apart(logits: Logits) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], Logits]]:
@@ -79,6 +64,36 @@ def gradients(
     sources = [t for t, want in zip(fresh, wanted, strict=True) if want and t is not None]
     found = iter(torch.autograd.grad(result, sources, grad, create_graph=records, allow_unused=True) if sources else ())
     return [next(found) if want and t is not None else None for t, want in zip(inputs, wanted, strict=True)]
+
+
+def twice_differentiable_sum(
+    result: Tensor, logits: Logits, value: Tensor, mask: Mask, factors: Factors | None = None
+) -> Tensor:
+    """Return ``result``, which equals :func:`softmax_times_value`, with a gradient that can be differentiated."""
+    if not result.requires_grad:
+        return result
+    tensors, rebuild = take_apart(logits)
+
+    def attend(value: Tensor, *tensors: Tensor) -> Tensor:
+        return softmax_times_value(rebuild(tensors), value, mask, factors)
+
+    return twice_differentiable(result, attend, value, *tensors)
+
+
+def softmax_times_value(
+    logits: Logits, value: Float[Tensor, "batch heads k width"], mask: Mask, factors: Factors | None = None
+) -> Float[Tensor, "batch heads q width"]:
+    """Return softmax(logits) @ value in torch's own operations; rows whose logits are all minus infinity give zeros.
+
+    ``factors`` returns what multiplies the weights, such as those of dropout.
+    """
+    total = logits.as_tensor()
+    allowed = mask.full(total.shape[-2], total.shape[-1], total.device)
+    if allowed is not None:
+        total = total.masked_fill(~allowed, float("-inf"))
+    empty = (total == float("-inf")).all(-1, keepdim=True)
+    weights = total.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
+    return (weights if factors is None else weights * factors().to(weights.dtype)) @ value
 
 
 def twice_differentiable(result: Tensor, function: Function, *inputs: Tensor | None) -> Tensor:

@@ -12,28 +12,19 @@ from torch import Tensor
 from synthattn.engine import thresholds
 from synthattn.engine.call import Call
 from synthattn.logits import Window
-from synthattn.masks import Mask
 from synthattn.shapes import Float
 from synthattn.tracing import is_tracing
 
 
 def attend(call: Call) -> Float[Tensor, "batch heads q width"] | None:
-    """Attend inside a window. Declines where the logits are anything but one window around each query."""
-    terms = call.logits.terms
-    if len(terms) != 1 or not isinstance(terms[0], Window) or terms[0].distance is not None:
-        return None
-    if call.mask.allowed_pairs is not None:
-        return None
-    return attend_window(terms[0].values, call.values.batch_major(), call.mask, call.dropout)
+    """Softmax within each window, over the keys that exist and are not masked.
 
-
-def attend_window(
-    logits: Float[Tensor, "batch heads length width"],
-    value: Float[Tensor, "batch heads length features"],
-    mask: Mask,
-    dropout: float = 0.0,
-) -> Float[Tensor, "batch heads length features"]:
-    """Softmax within each window, over the keys that exist and are not masked."""
+    Declines where the logits are anything but one window around each query.
+    """
+    (term, *others), mask = call.logits.terms, call.mask
+    if others or not isinstance(term, Window) or term.distance is not None or mask.allowed_pairs is not None:
+        return None
+    logits, value = term.values, call.values.batch_major()
     length, width = logits.shape[-2:]
     offsets = torch.arange(width, device=logits.device) - width // 2
     keys = torch.arange(length, device=logits.device)[:, None] + offsets
@@ -47,7 +38,7 @@ def attend_window(
     empty = ~allowed.any(-1, keepdim=True)
     logits = logits.masked_fill(empty & (offsets == 0), 0.0)
     weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).masked_fill(empty, 0.0)
-    weights = F.dropout(weights, dropout) if dropout > 0.0 else weights
+    weights = F.dropout(weights, call.dropout) if call.dropout > 0.0 else weights
     return multiply(weights.to(value.dtype), value)
 
 

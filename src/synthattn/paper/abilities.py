@@ -1,24 +1,26 @@
 """The study of abilities: what attention without a dot product cannot do, on tasks that are generated as needed."""
 
 import itertools
-import json
-import lzma
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from synthattn.compare.plan import PlannedRun, Study, StudyPart, StudyRow
 from synthattn.messages import suggestion
 from synthattn.models.configuration import SynthesizerConfig
 from synthattn.models.describe import describe
-from synthattn.saved_file import read_dataclass, replacing
+from synthattn.paper.runs import Folders
+from synthattn.paper.study import Cells, Displays
+from synthattn.saved_file import read_dataclass
 from synthattn.training.model import build
+from synthattn.training.record import versions
+from synthattn.training.settings import Settings
 
 Tokens = NDArray[np.int64]
 Examples = tuple[Tokens, Tokens]
@@ -217,34 +219,34 @@ class AbilityRecord:
     def complete(self) -> bool:
         return all(self.run(*cell) is not None for cell in self.plan.cells)
 
-    def save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as beside:
-            beside.write_bytes(lzma.compress(json.dumps(asdict(self), allow_nan=False).encode()))
+
+class AbilityCells(Cells):
+    """Trains a small model for each cell; the first seed chooses the learning rate for all."""
+
+    def ready(self, run: PlannedRun) -> bool:
+        return run.seed == 0 or self.done(replace(run, seed=0))
+
+    def run(self, run: PlannedRun) -> None:
+        chosen = None
+        if run.seed:
+            first = self.cell(replace(run, seed=0))
+            if not first.is_file():
+                raise ValueError(f"{run.part.name} of {run.row.name} has no first seed to take the learning rate from")
+            chosen = read_dataclass(AbilityRun, first, "is no run of abilities; delete it").rate
+        self.keep(run, _run(self.plan, run.part.name, run.row.name, run.seed, chosen))
 
 
-def load(path: Path) -> AbilityRecord:
-    return read_dataclass(AbilityRecord, path, "is no record of the study of abilities", ("version",))
+def open_cells(plan: AbilityPlan, folders: Folders, display: Displays) -> AbilityCells:
+    rows = tuple(StudyRow(name, name, seeds=plan.seeds) for name in plan.attention)
+    study = Study("abilities", "", tuple(StudyPart(ability, ability, Settings(), rows) for ability in plan.abilities))
+    return AbilityCells(study, folders, display, lambda run: "", "", plan=plan)
 
 
-def study(plan: AbilityPlan, path: Path, tell: Callable[[str], None] = print) -> AbilityRecord:
-    """Make all runs that the record does not have, and save it after each of them."""
-    from synthattn.training.record import versions
-
-    found = load(path) if path.is_file() else AbilityRecord(plan)
-    if found.plan != plan:
-        raise ValueError(f"{path} was made with another plan; remove it, or name another --output")
-    found.versions = found.versions or versions()
-    total = len(list(plan.cells))
-    for ability in plan.abilities:
-        found.floors.setdefault(ability, _floor(_test(ability, plan)))
-    for number, cell in enumerate(plan.cells, 1):
-        if found.run(*cell) is None:
-            one = _run(plan, *cell, found)
-            found.runs.append(one)
-            found.save(path)
-            tell(f"run {number} of {total}: {cell[0]}, {cell[1]}, seed {cell[2]}: {one.accuracy[-1]:.1f} %")
-    return found
+def collect(cells: AbilityCells) -> AbilityRecord:
+    """Return the record of the runs that are done."""
+    plan: AbilityPlan = cells.plan
+    floors = {ability: _floor(_test(ability, plan)) for ability in plan.abilities}
+    return AbilityRecord(plan, list(cells.cells(AbilityRun)), floors, versions())
 
 
 def sizes(plan: AbilityPlan, ability: str) -> dict[str, tuple[int, int]]:
@@ -271,16 +273,15 @@ def _configuration(plan: AbilityPlan, attention: str, length: int, d_ff: int) ->
     )  # fmt: skip
 
 
-def _run(plan: AbilityPlan, ability: str, attention: str, seed: int, found: AbilityRecord) -> AbilityRun:
+def _run(plan: AbilityPlan, ability: str, attention: str, seed: int, rate: float | None) -> AbilityRun:
+    """Make a run; without a learning rate, choose one first."""
     started = time.monotonic()
     d_ff, size = sizes(plan, ability)[attention]
-    first, tried = found.run(ability, attention, 0), {}
-    if first is None:
+    tried: dict[float, float] = {}
+    if rate is None:
         quarter = max(1, plan.steps // 4)
         tried = {rate: _train(plan, ability, attention, d_ff, seed, rate, quarter)[1][-1] for rate in plan.rates}
         rate = min(tried, key=lambda one: tried[one])
-    else:
-        rate = first.rate
     accuracy, loss = _train(plan, ability, attention, d_ff, seed, rate, plan.steps)
     shown = {f"{one:g}": round(value, 5) for one, value in tried.items()}
     seconds = round(time.monotonic() - started, 1)
@@ -333,7 +334,3 @@ def _train(
 def _loss(model: Any, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     logits = model(input_ids=inputs, use_cache=False).logits
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NONE), logits
-
-
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

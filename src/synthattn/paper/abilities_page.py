@@ -2,27 +2,15 @@
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
+from statistics import mean
 
 from synthattn.paper import abilities
-from synthattn.paper.abilities import AbilityRecord, AbilityRun, mean
-from synthattn.render import markdown as md
+from synthattn.paper.abilities import AbilityPlan, AbilityRecord, AbilityRun
+from synthattn.paper.study import StudyKind
 from synthattn.render.charts import Matrix
 from synthattn.render.document import Block, Document, Listing, MarkdownOnly, Paragraph, Section
 from synthattn.render.numbers import fixed
 from synthattn.render.table import Cell, Column, Row, Span, Table, Text
-from synthattn.saved_file import write_text
-
-ABILITIES, RECORD = "abilities", "record.json.xz"
-"""The folder in that of all results, and the file of the record."""
-
-
-def write_abilities(results: Path) -> None:
-    """Write page and picture from the record."""
-    folder = results / ABILITIES
-    found = abilities.load(folder / RECORD)
-    write_text(folder / "README.md", md.markdown(document(found)))
-    write_text(folder / "picture.svg", picture(found))
 
 
 def _runs(found: AbilityRecord, ability: str, attention: str) -> list[AbilityRun]:
@@ -91,7 +79,7 @@ def document(found: AbilityRecord) -> Document:
         + " gained more than 5 points in the last quarter.",
     ]
     chosen = ",".join(plan.attention), "--abilities", ",".join(plan.abilities)
-    words = ["synthattn", "study", ABILITIES, "--attention", *chosen, "--seeds", plan.seeds, "--steps", plan.steps]
+    words = ["synthattn", "study", "abilities", "--attention", *chosen, "--seeds", plan.seeds, "--steps", plan.steps]
     command = shlex.join(map(str, words))
     about.append(("Made by ", Span(command, "code"), "."))
     sections = [Section("tasks", "Tasks", [Listing(told)]), Section("setup", "Setup", [Listing(about)])]
@@ -114,3 +102,9 @@ def _rising(found: AbilityRecord) -> list[str]:
         for attention, ability, runs in cells
         if runs and mean([one.accuracy[-1] - one.accuracy[-2] for one in runs]) > 5
     ]
+
+
+STUDY = StudyKind(
+    "abilities", "What synthetic attention cannot do: a study of abilities", AbilityPlan, AbilityRecord,
+    abilities.open_cells, abilities.collect, table, document, lambda found: {"picture.svg": picture(found)},
+)  # fmt: skip

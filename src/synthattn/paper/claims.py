@@ -19,7 +19,7 @@ from synthattn.compare.results import Difference, Results, Variant
 from synthattn.compare.statistics import Estimate, holm
 from synthattn.compare.verdict import CERTAIN, clears, is_moving
 from synthattn.paper.outcome import ClaimSource, ClaimVerdict, Judgement
-from synthattn.render.numbers import chance, digits, signed
+from synthattn.render.numbers import chance, digits, interval, signed
 from synthattn.saved_file import read_yaml, restore
 
 
@@ -265,8 +265,7 @@ def _gain(difference: Difference, sign: int) -> tuple[float, float, float]:
 
 
 def _said(row: str, than: str, metric: str, gap: Gap) -> str:
-    apart = gap.difference
-    shown = f"{apart.value:+.2f} [{apart.low:+.2f}, {apart.high:+.2f}]".replace("-", "\N{MINUS SIGN}")
+    shown = interval(gap.difference.value, gap.difference.low, gap.difference.high)
     return f"{metric}: {row} {gap.row:.2f}, {than} {gap.than:.2f}, difference {shown} ({gap.test})"
 
 

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from synthattn.compare import records, statistics
-from synthattn.compare.collect import Runs, Scoring, add_runs, by_row, done, over_seeds, relative, same_seeds
+from synthattn.compare.collect import (
+    Runs,
+    Scoring,
+    add_runs,
+    by_row,
+    done,
+    over_seeds,
+    relative,
+    same_seeds,
+    seed_variance,
+)
 from synthattn.compare.execution import chosen_rate
 from synthattn.compare.plan import ONE_ANSWER, Study, StudyRow
 from synthattn.compare.records import StudyRecord
@@ -184,7 +194,7 @@ def _differences(runs: Mapping[str, Runs], scoring: Scoring | None, rows: Sequen
 
     def variance(metric: str) -> statistics.SeedVariance | None:
         if metric not in pooled:
-            pooled[metric] = _seed_variance(runs, rows, metric)
+            pooled[metric] = seed_variance(runs, rows, metric)
         return pooled[metric]
 
     @functools.cache
@@ -197,14 +207,7 @@ def _differences(runs: Mapping[str, Runs], scoring: Scoring | None, rows: Sequen
         estimate, of_seeds = None, variance(metric)
         trained = all(entry.record.model for entry in (*ours, *theirs))
         if trained and of_seeds is not None and len(pairs) > 1:
-            estimate = statistics.estimate(
-                scoring.metrics[metric],
-                [entry.rows[metric] for entry in ours],
-                [entry.rows[metric] for entry in theirs],
-                of_seeds,
-                scoring.draws,
-                scoring.draw,
-            )
+            estimate = scoring.estimate(metric, pairs, of_seeds)
             difference = Difference(estimate.value, *estimate.interval, estimate.p_value())
         curves = _curve(ours), _curve(theirs)
         trend = curve_gaps(*curves) if trained else None
@@ -213,18 +216,6 @@ def _differences(runs: Mapping[str, Runs], scoring: Scoring | None, rows: Sequen
         return Gap(score.value, score.value - difference.value, difference, len(pairs), examples, estimate, trend, loss)
 
     return apart
-
-
-def _seed_variance(runs: Mapping[str, Runs], rows: Sequence[Variant], metric: str) -> statistics.SeedVariance | None:
-    """Return the variance between seeds that all rows with several runs have together."""
-    known = {
-        row.name: dict(zip(done(runs.get(row.name, {})), row.scores[metric].by_seed, strict=False))
-        for row in rows
-        if row.attention and metric in row.scores
-    }
-    several = {name: found for name, found in known.items() if len(found) > 1}
-    shared = sorted(set.intersection(*(set(found) for found in several.values()))) if several else []
-    return statistics.seed_variance([[found[seed] for seed in shared] for found in several.values()])
 
 
 def _curve(entries: Sequence[StudyRecord]) -> list[list[float]]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from synthattn.compare.results import FILE
 from synthattn.data.locks import locked_folder
 from synthattn.paper import analysis, evidence, outcome, table1
-from synthattn.paper.abilities_page import ABILITIES, RECORD, write_abilities
 from synthattn.paper.overview import CHANGES, PICTURE, changes, overview, picture
 from synthattn.paper.page import PAGE, TABLE, page, table
 from synthattn.paper.recipes import TABLES
+from synthattn.paper.study import RECORD, STUDIES, find_study
 from synthattn.saved_file import write_text
 
 OVERVIEW = "README.md"
@@ -52,9 +52,10 @@ def _publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
             earlier = json.loads((results / EARLIER).read_text(encoding="utf-8"))
             write_text(results / CHANGES, changes(written, earlier))
             more.append(("Verdicts that changed under stricter rules, and why", CHANGES))
-        if (results / ABILITIES / RECORD).is_file():
-            write_abilities(results)
-            more.append(("What synthetic attention cannot do: a study of abilities", f"{ABILITIES}/{OVERVIEW}"))
+        for study in map(find_study, STUDIES):
+            if (results / study.name / RECORD).is_file():
+                study.write(results)
+                more.append((study.title, f"{study.name}/{OVERVIEW}"))
         if (results / evidence.RECORDS).is_dir():
             more.append(("Records of all runs, from which every number is made", evidence.RECORDS))
         if drawn := picture(written):
@@ -65,7 +66,7 @@ def _publish(results: Path, names: Sequence[str]) -> list[outcome.Outcome]:
 
 def check(results: Path) -> list[str]:
     """Make all files of the results again from the records, and return what is different, a line for each file."""
-    inputs = (evidence.RECORDS, EARLIER, f"{ABILITIES}/{RECORD}")
+    inputs = (evidence.RECORDS, EARLIER, *(f"{name}/{RECORD}" for name in STUDIES))
     if not (results / evidence.RECORDS).is_dir():
         raise ValueError(f"there are no records in {results}; name the folder of the results with --output")
     with tempfile.TemporaryDirectory() as folder:

@@ -96,6 +96,8 @@ SYNTHESIZERS = (
 FIRST_WORDS = StudyRow("First words of the source", "")
 CONSTANT_REPLY = StudyRow("Constant reply", "")
 COPIED = StudyRow("Source copied", "")
+UNIGRAM = StudyRow("Unigram model", "")
+"""Knows how frequent each token is; the floor of language models."""
 # Their mixtures on C4 are plain sums; with alpha, as the text has them, they are in Narang et al. (2021).
 SUM, ALPHA = {"mix": "sum"}, {"mix": "sigmoid"}
 
@@ -144,8 +146,9 @@ class Maker:
 
     def training(self, steps: int, paper: dict[str, Any], **cpu: Any) -> TrainingSettings:
         fields = {
-            "tiny": {"steps": 4, "batch_tokens": 256, "warmup": 2, "evaluate_tokens": 500},
-            "cpu": {"steps": steps, "batch_tokens": 2048, "warmup": 200, "schedule": "linear"} | cpu,
+            "tiny": {"precision": "fp32", "steps": 4, "batch_tokens": 256, "warmup": 2, "evaluate_tokens": 500},
+            "cpu": {"precision": "fp32", "steps": steps, "batch_tokens": 2048, "warmup": 200, "schedule": "linear"}
+            | cpu,
             "paper": {"precision": "bf16"} | paper,
         }[self.scale]
         return TrainingSettings(**fields)
@@ -224,6 +227,7 @@ def _text(make: Maker, column: str) -> str:
 def lm1b(make: Maker) -> tuple[PaperPart, ...]:
     """Table 2: language modelling, sentence by sentence."""
     rows = tuple(row for row in FAMILY if make.scale != "paper" or not row.control)
+    rows += (UNIGRAM,) if make.scale == "cpu" else ()
     return (
         PaperPart(
             "news",
@@ -335,7 +339,7 @@ def c4(make: Maker) -> tuple[PaperPart, ...]:
             "spans",
             make.title("WikiText-2 and news sentences", "C4"),
             settings,
-            _c4_rows(make),
+            (*_c4_rows(make), *((UNIGRAM,) if make.scale == "cpu" else ())),
             ("token-perplexity",),
             published=PRINTED["c4"],
             rates=RATES[make.scale],
@@ -555,7 +559,7 @@ def _translation(make: Maker) -> tuple[PaperPart, ...]:
 
 def _lm1b(make: Maker) -> tuple[PaperPart, ...]:
     (part,) = lm1b(make)
-    rows = tuple(row for row in FAMILY if not row.control)
+    rows = (*(row for row in FAMILY if not row.control), UNIGRAM)
     names = " + ".join(str((make.folder or Path()) / name) for name in ("news_lm", "wikitext2"))
     return rate_for_each_row(_longer(part, rows, data__source=names, data__vocab_size=2000, training__steps=3000))
 
@@ -570,6 +574,7 @@ def _c4(make: Maker) -> tuple[PaperPart, ...]:
         *(row for row in C4_ROWS if "+V" in row.name and "alpha" not in row.name),
         StudyRow("Syn (D+V), softmax", "dense+vanilla", {"mix": "softmax"}),
         StudyRow("Syn (R+V), softmax", "random+vanilla", {"mix": "softmax"}),
+        UNIGRAM,
     )
     return rate_for_each_row(_longer(part, rows))
 

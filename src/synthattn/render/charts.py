@@ -181,6 +181,8 @@ class Lines(Chart):
     rule_name: str = ""
     top: Number | None = None
     """Where the axis ends; lines that come from above are cut off there."""
+    keyed: bool = False
+    """Lines are named to their right, for a file that stands alone."""
 
     def svg(self) -> str:
         import altair as alt
@@ -191,6 +193,10 @@ class Lines(Chart):
         sizes = sorted({x for _, points in inside for x, _ in points})
         up = _Scale(values if self.rule is None else [*values, self.rule], self.log or self.growth)
         scale = alt.Scale(type="log", nice=False, padding=6) if self.growth else alt.Scale(nice=False, zero=False)
+        room = LETTER * max((len(line.name) for line in self.lines), default=0) + 20
+        if self.keyed:
+            end = sizes[-1] + (sizes[-1] - sizes[0]) * room / max(1, self.width - 75 - room)
+            scale = alt.Scale(domain=[sizes[0], end], nice=False, zero=False)
         x, y = alt.X("x:Q").title(self.across).scale(scale), up.axis("y", self.up)
         if self.growth:
             x = x.axis(values=sizes, tickCount=len(sizes), format=",d", grid=True, labelOverlap=True)
@@ -214,7 +220,28 @@ class Lines(Chart):
         layers.append(areas.encode(x=x, y=alt.Y("low:Q").title(self.up), y2="high:Q", detail="s:N"))
         drawn = _marked(alt.Chart(alt.Data(values=paths)).mark_line(size=1.6))
         layers += [drawn.encode(x=x, y=y, detail="s:N"), *_dots(dots, x, y, size=34)]
+        if self.keyed:
+            layers += self._names(inside, up, x, y)
         return _drawn(self.title, layers, self.width - 75, self.height - 60)
+
+    def _names(
+        self, inside: "Sequence[tuple[Line, list[tuple[Number, Number]]]]", up: "_Scale", x: Any, y: Any
+    ) -> list[Any]:
+        """Return a layer of names in the colours of the lines, beside their ends, and none over another."""
+        import altair as alt
+
+        height, rows = self.height - 60, []
+        ends: dict[Number, Number] = {}
+        """How far down each column of names is taken."""
+        for line, points in sorted(inside, key=lambda pair: -pair[1][-1][1] if pair[1] else 0):
+            if points:
+                across, value = points[-1]
+                top = max(height * (1 - up.share(value)), ends.get(across, 0.0) + 15)
+                ends[across] = top
+                at = {"x": across, "y": up.value(1 - top / height), "name": line.name}
+                rows.append(at | _look(line.place, line.tip or line.name))
+        words = alt.Chart(alt.Data(values=rows)).mark_text(align="left", baseline="middle", dx=9, fontSize=12)
+        return [_marked(words).encode(x=x, y=y, text="name:N")]
 
 
 @dataclass(frozen=True)

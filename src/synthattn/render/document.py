@@ -78,7 +78,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim of the paper and the word on it."""
+    """A claim of the paper with its verdict."""
 
     word: str
     kind: str

@@ -20,6 +20,13 @@ def signed(value: Number, places: int) -> str:
     return text if text.startswith(MINUS) or not any(digit in text for digit in "123456789") else f"+{text}"
 
 
+def interval(value: Number, low: Number, high: Number) -> str:
+    """Return a difference with the ends of its interval, with as many digits as the interval needs, at least cents."""
+    half = (high - low) / 2
+    places = min(6, max(2, 1 - math.floor(math.log10(half)))) if 0 < half < math.inf else 2
+    return f"{signed(value, places)} [{signed(low, places)}, {signed(high, places)}]"
+
+
 def digits(value: Number, count: int = 3) -> str:
     """Return a number with so many significant digits, without an exponent for sizes that people read."""
     if value == 0 or not math.isfinite(value):

@@ -32,7 +32,7 @@ def plain(text: Text) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """One thing about one row."""
+    """The entry of a row in a column."""
 
     text: Text = ""
     detail: str = ""
@@ -61,7 +61,7 @@ def number_cell(value: Number | None, digits: Callable[[Number], str]) -> Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """One thing about all rows."""
+    """The title of a column, and how its entries are printed."""
 
     head: str
     cells: Sequence[Cell]
@@ -119,7 +119,7 @@ class Table:
 
     @property
     def cards(self) -> bool:
-        """Whether rows become cards on a small screen: where columns are few or hold sentences, and have no groups."""
+        """Return whether rows become cards on a small screen: few columns, or sentences, and no groups."""
         shaded = any(cell.share is not None for column in self.columns for cell in column.cells)
         few = len(self.columns) < 7 and not shaded and not any(column.group for column in self.columns)
         return few or any(column.words for column in self.columns)

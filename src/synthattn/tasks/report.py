@@ -74,7 +74,7 @@ class Report:
 
     @property
     def complaints(self) -> list[str]:
-        """All remarks that a user should read before training, one line each."""
+        """Return the remarks that a user should read before training, one line each."""
         found = [note for note in (self.without_train, *self.notes) if note]
         for split in self.splits:
             found += split.first_problems

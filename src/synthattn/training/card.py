@@ -38,6 +38,8 @@ def card(found: RunRecord) -> str:
     data, training = found.settings["data"], found.settings["training"]
     kind, sizes = found.model["class"], found.model["configuration"]
     attention = sizes["decoder_attention" if sizes["is_decoder"] else "encoder_attention"]
+    if isinstance(attention, list):  # a spec for each layer
+        attention = ", ".join(attention)
     head = {
         # Nobody but the owner of the data can say under which licence a model may be given away.
         "license": "unknown",

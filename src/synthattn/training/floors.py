@@ -14,6 +14,8 @@ from synthattn.training.evaluation import Evaluation, merged, score
 from synthattn.training.prepare import SPAN_SEED, TaskData, encode_for_evaluation
 from synthattn.training.settings import EvaluationSettings
 
+TOKEN_KINDS = ("causal-lm", "span-corruption")
+"""Kinds of tasks whose trivial systems predict tokens."""
 TUNED_ON = 200
 """Training examples on which the versions of a trivial system are compared."""
 COUNTED_TEXTS = 20_000
@@ -36,7 +38,7 @@ def floors(
         longest: tokens of the longest input.
         train_examples: the number of training examples to learn from; all unless given.
     """
-    if parts[0].task.kind in ("causal-lm", "span-corruption"):
+    if parts[0].task.kind in TOKEN_KINDS:
         (part,) = parts
         return _token_models(part, settings, tokenizer, longest, train_examples)
     learned = [_learned(part, train_examples) for part in parts]

@@ -72,6 +72,9 @@ def train(
     try:
         check_hardware(settings.training)
         check_names(run, settings)
+        if settings.training.precision == "auto":
+            settings = with_precision(settings, run if resume else None)
+            display.note(f"training {computes_on(settings.training)}")
         with locked_folder(run) if main else contextlib.nullcontext():
             found = _resumed(settings, run, main) if resume else _begun(settings, run, command, main)
             return _Run(settings, run, display, main, found).train(prepared)
@@ -92,7 +95,7 @@ def _begun(settings: Settings, run: Path, command: str, main: bool) -> RunRecord
         settings=as_dict(settings),
         seed=settings.training.seed,
         versions=record.versions(),
-        hardware=record.hardware(),
+        hardware=record.hardware() | {"training": computes_on(settings.training)},
         times={"started": record.now(), "training_seconds": 0.0, "starts": 0},
     )
     found.save(run)
@@ -375,6 +378,8 @@ def check_names(folder: Path, settings: Settings) -> None:
 
 def check_hardware(training: TrainingSettings) -> None:
     """Raise an error for options that this machine cannot use, or that would slow it down."""
+    if training.shard and training.optimizer == "adafactor":
+        raise ValueError("training.shard needs optimizer=adam: the state of adafactor cannot be split over processes")
     if training.shard and not torch.cuda.is_available():
         raise ValueError("training.shard needs accelerators; on CPUs every process has the whole model, leave it out")
     if not training.shard and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true"):
@@ -386,6 +391,20 @@ def check_hardware(training: TrainingSettings) -> None:
         raise ValueError(
             "precision=bf16 would be many times slower than fp32 on this processor, which has no AMX; use fp32"
         )
+
+
+def with_precision(settings: Settings, run: Path | None = None) -> Settings:
+    """Return settings with the precision that a run began with, or else one for this machine."""
+    if run is not None:
+        return settings.changed(training__precision=record.load(run).settings["training"]["precision"])
+    fast = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    return settings.changed(training__precision="bf16" if fast else "fp32")
+
+
+def computes_on(training: TrainingSettings) -> str:
+    """Name the device and the precision, for the output and for records."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the CPU"
+    return f"on {device} in {training.precision}"
 
 
 def _has_fast_bf16() -> bool:

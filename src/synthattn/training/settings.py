@@ -17,7 +17,7 @@ from synthattn.tasks.encoding import OverLong
 
 Schedule = Literal["inverse_sqrt", "t5", "linear", "cosine", "constant"]
 Optimizer = Literal["adam", "adafactor"]
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["auto", "fp32", "bf16"]
 Keep = Literal["last", "best", "average"]
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout")
@@ -95,7 +95,7 @@ class TrainingSettings:
         label_smoothing: share of probability spread over all tokens; by default 0.1 for tasks that write a text.
         clip: maximum norm of the gradients; 0 for no limit.
         seed: seed of the initial weights, the order of the examples and dropout.
-        precision: ``fp32``, or ``bf16`` if the hardware supports it.
+        precision: ``fp32``, ``bf16`` if the hardware supports it, or ``auto``: bf16 on a GPU that computes in it.
         gradient_checkpointing: compute activations twice to keep fewer.
         shard: split the model itself over the processes (FSDP2), for models too large for one accelerator.
         compile: compile the model with torch.
@@ -126,7 +126,7 @@ class TrainingSettings:
     label_smoothing: float | None = None
     clip: float = 1.0
     seed: int = 0
-    precision: Precision = "fp32"
+    precision: Precision = "auto"
     gradient_checkpointing: bool = False
     shard: bool = False
     compile: bool = False

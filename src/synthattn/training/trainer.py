@@ -80,6 +80,7 @@ def training_arguments(training: TrainingSettings, run: Path, **intervals: Any) 
         use_cpu=not torch.cuda.is_available(),
         use_cache=True,  # otherwise the saved configuration would disable the cache
         ddp_find_unused_parameters=False,
+        ddp_broadcast_buffers=False,  # all are constants, and frozen tables are large
         # The first process scores alone, while the others wait for it in the next run, if there is one.
         ddp_timeout=6 * 60 * 60,
         fsdp=training.shard or None,  # pyright: ignore[reportArgumentType] (its annotation is older than its meaning)

@@ -376,25 +376,15 @@ static int has_nan(const float *line, size seen) {
     return 0;
 }
 
-/* Replaces logits by exp(logits - peak) and returns their sum. */
-static float exponentials_of(float *line, size seen, float peak) {
+/* Replaces logits by exp(logits - peak) and returns their sum. With dropout, the exponentials that are kept go to `left`,
+ * which may be the same place. */
+INLINE float exponentials_of(const Problem *p, float *line, float *left, size seen, float peak, uint64_t hash,
+                             size column, int dropping) {
     vec total = {0};
     for (size i = 0; i < seen; i += W) {
         vec e = exponential(*(loose *)(line + i) - peak);
         *(loose *)(line + i) = e;
-        total += e;
-    }
-    return sum_of(total);
-}
-
-/* Does so with dropout. The exponentials that are kept go to `left`, which may be the same place. */
-static float dropped_exponentials_of(const Problem *p, float *line, float *left, size seen, float peak, uint64_t hash,
-                                     size column) {
-    vec total = {0};
-    for (size i = 0; i < seen; i += W) {
-        vec e = exponential(*(loose *)(line + i) - peak);
-        *(loose *)(line + i) = e;
-        *(loose *)(left + i) = masked(e, kept_from(p, hash, column + i));
+        if (dropping) *(loose *)(left + i) = masked(e, kept_from(p, hash, column + i));
         total += e;
     }
     return sum_of(total);
@@ -409,8 +399,8 @@ static void soften(const Problem *p, const Work *w, const Block *at, float *peak
         /* The bias has forbidden all keys so far, unless a logit is NaN, which makes the result NaN. */
         if (peak == -INFINITY && !has_nan(line, seen)) seen = 0;
         if (seen > 0) {
-            float total = drops(p) ? dropped_exponentials_of(p, line, left, seen, peak, w->hashes[r], at->key)
-                                   : exponentials_of(line, seen, peak);
+            float total = drops(p) ? exponentials_of(p, line, left, seen, peak, w->hashes[r], at->key, 1)
+                                   : exponentials_of(p, line, left, seen, peak, 0, 0, 0);
             if (peak != peaks[r] && totals[r] != 0) { /* This is so for NaN, too. */
                 float factor = expf(peaks[r] - peak);
                 totals[r] *= factor;

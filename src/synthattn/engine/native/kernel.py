@@ -10,16 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import register_flop_formula
 
-from synthattn.engine import memory_pool, second_order
+from synthattn.engine import memory_pool
 from synthattn.engine.native import library
-from synthattn.engine.native.dropout import highest_kept, undropped
+from synthattn.engine.native.dropout import highest_kept
 from synthattn.engine.native.library import block_shape, diagonals_of, loaded, rows_of
-from synthattn.engine.native.operators import register
 from synthattn.engine.native.problem import SCHEMA, Problem, check_attention, check_gradient
-from synthattn.logits import Bias, Logits, LogitTerm, Product
-from synthattn.masks import Mask
 from synthattn.shapes import Float
 
 # Exponentials are kept for the backward pass if they are not more than this, and queries and keys are at least twice as
@@ -29,14 +27,14 @@ KEPT_BYTES = 2**28
 
 def attention(problem: Problem) -> Tensor:
     """Return the result of a problem, recorded by autograd where one of its tensors wants a gradient."""
-    tensors = [None if t is None else _readable(t) for t in problem.tensors]
+    tensors = problem.tensors
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         return _Attend.apply(problem.with_tensors([None] * len(tensors)), *tensors)  # pyright: ignore
-    return ATTEND(*problem.with_tensors(tensors), False)[0]
+    return ATTEND(*problem, False)[0]
 
 
 class _Attend(torch.autograd.Function):
-    """Attention with a gradient. Its inputs are the problem without its tensors, and these in their order.
+    """Attention with a gradient, which has none itself. Its inputs are the problem without its tensors, and these.
 
     A custom_op with ``register_autograd`` would take longer at small sizes, see ``benchmarks/gradients.py``.
     """
@@ -46,39 +44,17 @@ class _Attend(torch.autograd.Function):
         result, *needed = ATTEND(*problem.with_tensors(list(tensors)), True)
         ctx.save_for_backward(result, *tensors, *needed)
         ctx.problem = problem
+        ctx.set_materialize_grads(False)
         return result
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        result, *rest = ctx.saved_tensors
-        wanted = list(ctx.needs_input_grad[1:])
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        (grad,), (result, *rest), wanted = grads, ctx.saved_tensors, list(ctx.needs_input_grad[1:])
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
         tensors, needed = rest[: len(wanted)], rest[len(wanted) :]
-        if second_order.is_wanted(grads[0]):
-            return None, *second_order.gradients(_in_torch(ctx.problem), tensors, wanted, grads[0])
-        found = iter(ATTEND_BACKWARD(grads[0], result, needed, *ctx.problem.with_tensors(tensors), wanted))
+        found = iter(ATTEND_BACKWARD(grad, result, needed, *ctx.problem.with_tensors(tensors), wanted))
         return None, *(next(found) if want else None for want in wanted)
-
-
-def _in_torch(problem: Problem) -> Callable[..., Tensor]:
-    """Return a function of the tensors of a problem that does what the kernel does, in torch's own operations."""
-
-    def attend(*tensors: Tensor | None) -> Tensor:
-        given = problem.with_tensors(list(tensors))
-        value, bias, weight, diagonals, queries, keys, scales, ends, q, causal, dropout, seed = given
-        batch, heads, k, _ = value.shape
-        unpadded = factors = None
-        if ends is not None:
-            first, last = ends.unsqueeze(-1)
-            places = torch.arange(k, device="cpu")
-            unpadded = (places >= first) & (places < last)
-        terms: list[LogitTerm] = [Product(*some) for some in zip(queries, keys, scales, strict=True)]
-        terms += [] if bias is None else [Bias(bias, weight)]
-        terms += [] if diagonals is None else [Bias(diagonals.unfold(-1, k, 1).flip(1))]
-        if dropout > 0.0:
-            factors = undropped(dropout, seed, (batch, heads, q, k)) / (1.0 - dropout)
-        return second_order.softmax_times_value(Logits(tuple(terms)), value, Mask(unpadded, causal), factors)
-
-    return attend
 
 
 # Operators ------------------------------------------------------------------------------------------------------
@@ -94,10 +70,7 @@ def attend(*arguments: Any) -> list[Tensor]:
     problem = Problem(*fields)
     check_attention(problem)
     given, _memory = _described(problem, backward=False)
-    value = problem.value
-    batch, heads, _, width = value.shape
-    result = memory_pool.empty((batch, problem.q, heads, width), value.dtype).transpose(1, 2)
-    needed = [memory_pool.empty(shape, value.dtype) for shape in _needed_shapes(problem) if trains]
+    result, *needed = _empty_results(problem, trains, lambda shape: memory_pool.empty(shape, problem.value.dtype))
     peaks, kept, kept_peaks = ([t.data_ptr() for t in needed] + [None] * 3)[:3]
     results = library.Forward(result=rows_of(result), peaks=peaks, kept=kept, kept_peaks=kept_peaks)
     kernel.synthattn_forward(given, results)
@@ -114,7 +87,7 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
     problem = Problem(*fields)
     check_attention(problem)
     check_gradient(above, result, needed, _needed_shapes(problem), problem, wanted)
-    value, bias, weight, diagonals, queries, keys, *_ = problem
+    value, bias, _, _, queries, keys, *_ = problem
     heads, n = value.shape[1], len(queries)
     above, result, needed = _readable(above), _readable(result), [t.contiguous() for t in needed]
     given, _memory = _described(problem, backward=True)
@@ -122,8 +95,8 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
     makers = [
         lambda: _gradient(value, splits, heads),
         lambda: _bias_gradient(bias, splits, heads),
-        lambda: value.new_empty(splits, heads),
-        lambda: value.new_zeros(splits, heads, problem.q + value.shape[-2] - 1),
+        lambda: value.new_empty(splits, 1, heads, 1, 1),
+        lambda: value.new_zeros(splits, 1, heads, problem.q + value.shape[-2] - 1),
         *(lambda t=t: _gradient(t, 1, heads) for t in queries),
         *(lambda t=t: _gradient(t, splits, heads) for t in keys),
     ]
@@ -142,17 +115,12 @@ def attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *argume
         to_key=to_key,
         to_value=rows_of(to_value),
         to_bias=rows_of(to_bias),
-        to_diagonals=diagonals_of(to_diagonals, problem.q),
+        to_diagonals=diagonals_of(None if to_diagonals is None else to_diagonals[:, 0], problem.q),
         to_weight=None if to_weight is None else to_weight.data_ptr(),
     )
     kernel.synthattn_backward(given, results)
-    if to_weight is not None and weight is not None:
-        found[2] = to_weight.sum(0)[:, None, None].sum_to_size(weight.shape)
-    if to_diagonals is not None and diagonals is not None:
-        found[3] = to_diagonals.sum(0).sum_to_size(diagonals.shape)
-    pairs = enumerate(zip(found, problem.tensors, strict=True))
-    sums = [t if n in (2, 3) else _summed(t, source) for n, (t, source) in pairs]
-    return [gradient for gradient in sums if gradient is not None]
+    pairs = zip(found, problem.tensors, strict=True)
+    return [_summed(gradient, t) for gradient, t in pairs if gradient is not None and t is not None]
 
 
 def _described(problem: Problem, backward: bool) -> tuple[ctypes.Structure, list[Any]]:
@@ -195,6 +163,13 @@ def _readable(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() == 0 or tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
+def _empty_results(problem: Problem, trains: bool, empty: Callable[[tuple[int, ...]], Tensor]) -> list[Tensor]:
+    """Make the tensors that :func:`attend` returns."""
+    batch, heads, _, width = problem.value.shape
+    result = empty((batch, problem.q, heads, width)).transpose(1, 2)
+    return [result, *(empty(shape) for shape in _needed_shapes(problem) if trains)]
+
+
 def _needed_shapes(problem: Problem) -> list[tuple[int, ...]]:
     """Return the shapes of all that the backward pass needs of the forward pass, beside the result.
 
@@ -234,10 +209,8 @@ def _bias_gradient(bias: Tensor | None, splits: int, heads: int) -> Float[Tensor
     return bias.new_zeros(splits if q == 1 else 1, *(batch or (1,)), heads, q, k)
 
 
-def _summed(gradient: Tensor | None, tensor: Tensor | None) -> Tensor | None:
+def _summed(gradient: Float[Tensor, "splits #batch heads *axes"], tensor: Tensor) -> Tensor:
     """Return the sum over the parts of the rows, and over heads and examples that share the tensor."""
-    if gradient is None or tensor is None:
-        return None
     whole = gradient[0] if len(gradient) == 1 else gradient.sum(0)
     whole = whole if tensor.dim() == 4 else whole[0]
     return whole if whole.shape == tensor.shape else whole.sum_to_size(tensor.shape)
@@ -247,10 +220,7 @@ def _fake_attend(*arguments: Any) -> list[Tensor]:
     """Make tensors like those of :func:`attend` without computing them, for ``torch.compile`` and ``torch.export``."""
     *fields, trains = arguments
     problem = Problem(*fields)
-    value = problem.value
-    batch, heads, _, width = value.shape
-    result = value.new_empty(batch, problem.q, heads, width).transpose(1, 2)
-    return [result, *(value.new_empty(shape) for shape in _needed_shapes(problem) if trains)]
+    return _empty_results(problem, trains, problem.value.new_empty)
 
 
 def _fake_attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *arguments: Any) -> list[Tensor]:
@@ -260,8 +230,34 @@ def _fake_attend_backward(above: Tensor, result: Tensor, needed: list[Tensor], *
     return [t.new_empty(t.shape) for t, want in zip(inputs, wanted, strict=True) if want and t is not None]
 
 
-ATTEND = register(f"attend({SCHEMA}, bool trains) -> Tensor[]", attend, _fake_attend)
-ATTEND_BACKWARD = register(
+_LIBRARY = torch.library.Library("synthattn", "DEF")
+
+
+def _register(schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    """Register an operator of torch for tensors on the CPU, with a fake implementation for tracing.
+
+    The operator has no gradient. Where one is asked for it raises an error: torch would only warn, and go on without.
+    """
+    _LIBRARY.define(schema)
+    name = schema.split("(")[0]
+    operator = getattr(torch.ops.synthattn, name)
+
+    def without_gradient(*arguments: Any) -> Any:
+        if torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tree_leaves(arguments)):
+            raise RuntimeError(
+                f"torch.ops.synthattn.{name} has no gradient; call it in torch.no_grad(), or use SyntheticAttention"
+            )
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(*arguments)
+
+    _LIBRARY.impl(name, function, "CPU")
+    _LIBRARY.impl(name, without_gradient, "AutogradCPU")
+    torch.library.register_fake(f"synthattn::{name}", fake, lib=_LIBRARY)
+    return operator
+
+
+ATTEND = _register(f"attend({SCHEMA}, bool trains) -> Tensor[]", attend, _fake_attend)
+ATTEND_BACKWARD = _register(
     f"attend_backward(Tensor above, Tensor result, Tensor[] needed, {SCHEMA}, bool[] wanted) -> Tensor[]",
     attend_backward,
     _fake_attend_backward,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 FOLDER = Path(__file__).parent
+_FLOAT, _STRIDED = torch.float32, torch.strided
 _TYPES: dict[str, Any] = {"void": None, "size": c_int64, "float": c_float, "double": c_double}
 _SOURCES = "".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.[ch]")))
 _DECLARATIONS = re.sub(r"/\*.*?\*/", "", _SOURCES, flags=re.DOTALL)
@@ -41,6 +42,22 @@ def _type(kind: str, is_pointer: bool) -> Any:
 
 Rows, Problem, Forward, Backward = map(_structure, ("Rows", "Problem", "Forward", "Backward"))
 Matrix, Gemm = map(_structure, ("Matrix", "Gemm"))
+
+
+def are_plain_floats(tensor: Tensor) -> bool:
+    """Return True if the tensor is float32 memory of the CPU that can be read as it lies, row by row."""
+    return (
+        tensor.dtype is _FLOAT
+        and tensor.is_cpu
+        and tensor.layout is _STRIDED
+        and not tensor.is_neg()  # its memory holds the numbers with the other sign
+        and tensor.data_ptr() != 0  # it is 0 where the tensor is empty, or its storage was resized to nothing
+    )
+
+
+def are_whole_floats(tensor: Tensor) -> bool:
+    """Return True if the tensor is float32 memory of the CPU without gaps. Asked some hundred times for each token."""
+    return are_plain_floats(tensor) and tensor.is_contiguous()
 
 
 def rows_of(tensor: Tensor | None) -> Structure:

@@ -6,8 +6,8 @@ from typing import NamedTuple, get_type_hints
 import torch
 from torch import Tensor
 
-from synthattn.engine.native.operators import check_floats
-from synthattn.masks import name_of
+from synthattn.engine.native.library import are_plain_floats
+from synthattn.masks import has_memory, name_of
 
 
 class Problem(NamedTuple):
@@ -69,7 +69,7 @@ SCHEMA = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in get_type_hi
 def check_attention(problem: Problem) -> None:
     """Refuse arguments of the attention kernel that do not belong together, in one line that names both sizes."""
     value, bias, weight, diagonals, queries, keys, scales, ends, q, _, dropout, _ = problem
-    check_floats("value", value)
+    _check_floats("value", value)
     if value.dim() != 4:
         raise ValueError(f"value must have shape (batch, heads, keys, width), got {tuple(value.shape)}")
     batch, heads, k, _ = value.shape
@@ -84,27 +84,19 @@ def check_attention(problem: Problem) -> None:
         )
     examples, all_heads = ("batch", (1, batch)), ("heads", (1, heads))
     for n, (query, key) in enumerate(zip(queries, keys, strict=True)):
-        check_floats(f"queries[{n}]", query)
-        check_floats(f"keys[{n}]", key)
-        width = ("width", (query.shape[-1] if query.dim() > 0 else 0,))
-        _check_shape(f"queries[{n}]", query, examples, all_heads, ("queries", (q,)), width)
-        _check_shape(f"keys[{n}]", key, examples, all_heads, ("keys", (k,)), width)
+        width = ("width", tuple(query.shape[-1:]) if isinstance(query, Tensor) else ())
+        _check(f"queries[{n}]", query, examples, all_heads, ("queries", (q,)), width)
+        _check(f"keys[{n}]", key, examples, all_heads, ("keys", (k,)), width)
     if bias is not None:
-        check_floats("bias", bias)
-        _check_shape("bias", bias, examples, all_heads, ("queries", (1, q)), ("keys", (k,)))
+        _check("bias", bias, examples, all_heads, ("queries", (1, q)), ("keys", (k,)))
     if weight is not None:
         if bias is None:
             raise ValueError("weight is that of a bias, but there is no bias; leave it out")
-        check_floats("weight", weight)
+        _check_floats("weight", weight)
         if tuple(weight.shape) not in ((), (1, 1, 1), (heads, 1, 1)):
             raise ValueError(f"weight must have shape () or (1 or {heads}, 1, 1), got {tuple(weight.shape)}")
     if diagonals is not None:
-        check_floats("diagonals", diagonals)
-        if tuple(diagonals.shape) != (heads, q + k - 1):
-            raise ValueError(
-                f"diagonals must have shape (heads, queries + keys - 1) = ({heads}, {q + k - 1}), "
-                f"got {tuple(diagonals.shape)}"
-            )
+        _check("diagonals", diagonals, ("heads", (heads,)), ("distances", (q + k - 1,)))
     if ends is not None:
         _check_ends(ends, batch, k)
 
@@ -128,7 +120,7 @@ def check_gradient(
     given = [("above", above, shape_of_heads), ("result", result, shape_of_heads)]
     given += [(f"needed[{n}]", tensor, shapes[n]) for n, tensor in enumerate(needed)]
     for name, tensor, shape in given:
-        check_floats(name, tensor)
+        _check_floats(name, tensor)
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name} must have shape {shape}, got {tuple(tensor.shape)}")
     if len(wanted) != len(problem.tensors):
@@ -150,19 +142,33 @@ def _check_ends(ends: Tensor, batch: int, k: int) -> None:
             raise ValueError(f"ends must lie in order between 0 and {k}, got {one} and {other} for example {example}")
 
 
-def _check_shape(name: str, tensor: Tensor, *axes: tuple[str, tuple[int, ...]]) -> None:
-    """Refuse a tensor with other sizes than those that are allowed for each axis; leading axes may be left out.
+def _check_floats(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor whose numbers the kernel cannot read."""
+    if not isinstance(tensor, Tensor):  # torch hands None to an operator as it is
+        raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
+    if tensor.dtype != torch.float32 or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise ValueError(
+            f"{name} must be a dense float32 tensor on the CPU, got {name_of(tensor.dtype)} on "
+            f"{tensor.device} ({name_of(tensor.layout)})"
+        )
+    if tensor.numel() == 0:
+        raise ValueError(f"{name} is empty: its shape is {tuple(tensor.shape)}")
+    if not are_plain_floats(tensor) or not has_memory(tensor):
+        raise ValueError(f"{name} has too little memory for its shape: its storage was resized")
+
+
+def _check(name: str, tensor: Tensor, *axes: tuple[str, tuple[int, ...]]) -> None:
+    """Refuse a tensor that the kernel cannot read, or with other sizes than those allowed for each axis.
 
     Args:
         name: the name of the argument, for the message.
-        tensor: the argument.
+        tensor: the argument. The axis of the batch may be missing.
         axes: the name of each axis and its allowed sizes.
     """
+    _check_floats(name, tensor)
     shape = tuple(tensor.shape)
-    needed = sum(1 for axis, _ in axes if axis != "batch")
-    fits = needed <= len(shape) <= len(axes) and all(
-        size in allowed for size, (_, allowed) in zip(reversed(shape), reversed(axes), strict=False)
-    )
+    needed = axes[1:] if axes[0][0] == "batch" and len(shape) < len(axes) else axes
+    fits = len(shape) == len(needed) and all(size in allowed for size, (_, allowed) in zip(shape, needed, strict=True))
     if not fits:
         wanted = ", ".join(f"{axis} {' or '.join(map(str, sorted(set(allowed))))}" for axis, allowed in axes)
         raise ValueError(f"{name} must have shape ({wanted}), got {shape}")
