@@ -188,7 +188,7 @@ def test_ctrl_c_says_how_to_go_on_if_there_is_something_to_go_on_with(tmp_path, 
 
 
 def test_a_resumed_comparison_takes_no_other_settings(tmp_path):
-    others: list[Any] = [{"task": "classification"}, {"seeds": 2}, {"training__steps": 5}, {"control": True}]
+    others: list[dict[str, Any]] = [{"task": "x"}, {"seeds": 2}, {"training__steps": 5}, {"control": True}]
     for other in others:
         with pytest.raises(ValueError, match="--resume takes all settings from"):
             api.compare(resume=tmp_path, **other)

@@ -66,6 +66,6 @@ def layouts(results: Results) -> list[Table]:
 def _say(console: Console, text: str, bullet: str = "- ", style: str = "") -> None:
     """Print a paragraph in lines that are not too long to read, and no number apart from its unit."""
     width, indent = max(20, min(console.width, 100)), " " * len(bullet)
-    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    whole: Any = {"break_long_words": False, "break_on_hyphens": False}
     lines = textwrap.fill(unbroken(text), width, initial_indent=bullet, subsequent_indent=indent, **whole)
     console.print(lines.replace("\N{NO-BREAK SPACE}", " "), soft_wrap=True, style=style)
