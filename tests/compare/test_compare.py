@@ -169,6 +169,7 @@ def test_the_table_has_the_numbers_of_the_records(family):
         assert float(row["chrf"]) == pytest.approx(own.scores["chrf"]["value"])
         assert float(row["training_speed"]) > 0
     assert results.facts["training"] == "4 steps"
+    assert results.facts["precision"] == "fp32"  # chosen on the CPU
     assert results.command == "synthattn compare ..."
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ def training_arguments(training: TrainingSettings, run: Path, **intervals: Any) 
     """
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
+    # Its new name is one that older releases of torch do not have.
+    warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
     arguments = TrainingArguments(
         output_dir=str(run),
         report_to="none",
