@@ -140,7 +140,7 @@ def test_the_answer_about_positions_follows_the_numbers():
     def answer(level: float, **choice: Any) -> str:
         return positions.answer(record({"random+vanilla": level, "toeplitz+vanilla": 4.0, "vanilla": 4.2}, **choice))
 
-    assert answer(3.9).startswith("Yes. Perplexity with inputs of 128 tokens: random+vanilla 4")
+    assert answer(3.9).startswith("Yes. After 800 steps, perplexity with inputs of 128 tokens: random+vanilla 4")
     assert answer(4.1).startswith("No, a bias by distance is better.")
     assert answer(3.99).startswith("Hardly: the difference is below 2%.")
     assert answer(4.0).startswith("No difference was found.")
@@ -192,6 +192,7 @@ def test_a_study_of_positions_goes_on_where_it_was_stopped(tmp_path):
     assert set(one.perplexity) == {"17", "distance", "even"}, "its table ends at 17"
     assert set(other.perplexity) == {"17", "31"}
     assert len(one.numbers) == 2 * 2 * 2
+    assert all(0.9 < head["start"] <= 1 for head in one.numbers), "three steps do not move R far"
     assert sum(one.nats) / sum(block[0] for block in whole.blocks) == pytest.approx(np.log(one.perplexity["17"]), 1e-4)
     assert whole.floors.keys() == {"uniform model", "unigram model"}
     assert whole.rates == {"random+vanilla": {"0.001": one.curve[-1][1]}, "toeplitz": {"0.001": other.curve[-1][1]}}

@@ -17,7 +17,7 @@ from synthattn.compare.verdict import MARGIN
 from synthattn.paper import text_study
 from synthattn.paper.runs import Folders
 from synthattn.paper.study import Displays, StudyKind
-from synthattn.paper.text_study import Gap, TextCells, TextPlan, TextRecord, TextRun, spread
+from synthattn.paper.text_study import Gap, TextCells, TextPlan, TextRecord, TextRun, listed, spread
 from synthattn.render.charts import Line, Lines
 from synthattn.render.document import Block, Document, Folded, Listing, MarkdownOnly, Paragraph, Section
 from synthattn.render.images import ImageRow, image_grid
@@ -74,10 +74,10 @@ class PositionCells(TextCells):
         if found.row not in LEARNED:
             return
         weights = attention(model)
-        found.numbers += _by_head(weights, trained=1.0)
+        new = build(configuration(settings.model, **decided_fields(prepared)), "causal-lm", settings.training.seed)
+        found.numbers += _by_head(weights, 1.0, correlations(model, new))
         if found.seed == 0:
-            new = build(configuration(settings.model, **decided_fields(prepared)), "causal-lm", settings.training.seed)
-            found.numbers += _by_head(attention(new), trained=0.0)
+            found.numbers += _by_head(attention(new), 0.0, np.ones(weights.shape[:2]))
             found.map_size = min(CELLS, weights.shape[-1])
             for layer in weights[:, 0]:
                 found.maps += [heat_map(layer, found.map_size), heat_map(by_distance(layer)[0], found.map_size)]
@@ -145,9 +145,22 @@ def measures(weights: Weights) -> dict[str, float]:
     return {name: round(value, 5) for name, value in found.items()}
 
 
-def _by_head(weights: Weights, trained: float) -> Iterator[dict[str, float]]:
-    for layer, head in product(*map(range, weights.shape[:2])):
-        yield {"layer": float(layer), "head": float(head), "trained": trained, **measures(weights[layer, head])}
+def correlations(model: Any, other: Any) -> Weights:
+    """Return how R of two models correlates, ``(layers, heads)``: its numbers for earlier tokens."""
+    pairs = zip(tables(model), tables(other), strict=True)
+    found = []
+    for one, two in ((a.matrix.detach(), b.matrix.detach()) for (a, _), (b, _) in pairs):
+        past = torch.ones(one.shape[-2:], dtype=torch.bool).tril()
+        found.append(
+            [float(torch.corrcoef(torch.stack([a[past], b[past]]))[0, 1]) for a, b in zip(one, two, strict=True)]
+        )
+    return np.array(found)
+
+
+def _by_head(weights: Weights, trained: float, start: Weights) -> Iterator[dict[str, float]]:
+    for place in product(*map(range, weights.shape[:2])):
+        names = {"layer": float(place[0]), "head": float(place[1]), "trained": trained, "start": round(start[place], 5)}
+        yield {**names, **measures(weights[place])}
 
 
 def _divergence(one: Weights, other: Weights) -> float:
@@ -209,11 +222,13 @@ def answer(found: TextRecord) -> str:
         word = f"Hardly: the difference is below {MARGIN:.0%}"
     else:
         word = "Yes" if one.difference.value < 0 else "No, a bias by distance is better"
-    return f"{word}. Perplexity with inputs of {found.plan.length} tokens: {one.said}, {found.plan.seeds} seeds."
+    told = f"After {found.plan.steps:,} steps, perplexity with inputs of {found.plan.length} tokens"
+    return f"{word}. {told}: {one.said}, {found.plan.seeds} seeds."
 
 
 def further(found: TextRecord) -> Iterator[str]:
     """Yield what else the numbers say of the question."""
+    begun = [row for row in LEARNED if _numbers(found, row, False)]
     for row in LEARNED:
         runs = [run for run in found.of(row) if DISTANCE in run.perplexity]
         if not runs:
@@ -226,6 +241,14 @@ def further(found: TextRecord) -> Iterator[str]:
             f"When R of the trained {row} is replaced by a function of distance, without training, its perplexity goes "
             f"from {fixed(before, 2)} to {fixed(apart, 2)} (seeds: {signed(min(ends), 2)} to {signed(max(ends), 2)}); "
             f"when R is left out, to {fixed(even, 2)}."
+        )
+    kept = [mean(one["start"] for one in _numbers(found, row, True)) for row in begun]
+    if kept:
+        told = listed([f"{value:.2f} in {row}" for row, value in zip(begun, kept, strict=True)])
+        yield (
+            f"The trained R still correlates with the random numbers that it started from: {told}; 1 would be "
+            "untouched. Each of its numbers serves one pair of places alone, and learns slowly; longer training may "
+            "tell another story."
         )
 
 

@@ -347,9 +347,12 @@ def setup(found: TextRecord) -> Iterator[Text]:
         tried = ", ".join(f"{rate}: {digits(loss, 4)}" for rate, loss in losses.items())
         chosen.append(f"{row} {found.of(row)[0].rate:g} ({tried})" if found.of(row) else row)
     others = [row for row in plan.rows if row not in found.rates]
+    chosen_alike = len(plan.rates) > 1 and all(one.rate == max(plan.rates) for one in found.runs)
+    edge = " All rows took the highest that was tried; a still higher one may be better." if chosen_alike else ""
     taken = f" The other rows take that of {list(found.rates)[-1]}." if others and found.rates else ""
     yield (
-        f"Learning rates, chosen by the validation loss of whole runs with the first seed: {'; '.join(chosen)}.{taken}"
+        "Learning rates, chosen by the validation loss of whole runs with the first seed: "
+        f"{'; '.join(chosen)}.{taken}{edge}"
     )
     yield (
         "Differences are paired by seed and text. Their intervals of 95 % join the variance of seeds, pooled over all "

@@ -198,7 +198,7 @@ class Lines(Chart):
             end = sizes[-1] + (sizes[-1] - sizes[0]) * room / max(1, self.width - 75 - room)
             scale = alt.Scale(domain=[sizes[0], end], nice=False, zero=False)
         x, y = alt.X("x:Q").title(self.across).scale(scale), up.axis("y", self.up)
-        if self.growth:
+        if self.growth or self.keyed:
             x = x.axis(values=sizes, tickCount=len(sizes), format=",d", grid=True, labelOverlap=True)
         if up.log and up.high - up.low > 2:
             decades = [10.0**n for n in range(math.ceil(up.low), math.floor(up.high) + 1)]
