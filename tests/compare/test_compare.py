@@ -15,7 +15,7 @@ from rich.console import Console
 
 from synthattn.cli import compare as verb
 from synthattn.cli import specs
-from synthattn.compare import costs, execution, statistics
+from synthattn.compare import costs, execution, local, statistics
 from synthattn.compare import results as report
 from synthattn.compare.compare import compare
 from synthattn.compare.comparison import CONTROL, Comparison, load_comparison
@@ -64,6 +64,7 @@ def data(tmp_path_factory):
         patch.setenv("SYNTHATTN_CACHE", str(folder / "cache"))
         # Real measuring takes turns for seconds; what it does has tests of its own.
         patch.setattr(costs, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
+        patch.setattr(local, "cores", lambda: 1)
         yield folder
 
 
