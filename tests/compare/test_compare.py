@@ -16,7 +16,7 @@ from rich.console import Console
 from synthattn.bench.two_models import measure
 from synthattn.cli import command
 from synthattn.cli import compare as verb
-from synthattn.compare import execution, statistics
+from synthattn.compare import execution, executors, statistics
 from synthattn.compare import results as report
 from synthattn.compare.compare import compare, hardware_of
 from synthattn.compare.comparison import CONTROL, Comparison, load_comparison
@@ -65,6 +65,7 @@ def data(tmp_path_factory):
         patch.setenv("SYNTHATTN_CACHE", str(folder / "cache"))
         # Real measuring takes turns for seconds; what it does has tests of its own.
         patch.setattr(execution, "measure", lambda *rest: measure(*rest[:3], rounds=1, new_tokens=2))
+        patch.setattr(executors, "cores", lambda: 1)
         yield folder
 
 

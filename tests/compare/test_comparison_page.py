@@ -3,15 +3,13 @@
 import dataclasses
 import math
 import re
-import shutil
-import subprocess
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 import pytest
 from report_helpers import VARIANTS, sample_results
 
-from page_reader import Reader
+from page_reader import Reader, assert_alone, in_a_browser, local_links, shown
 from synthattn.compare.page import COSTS, compared, differences, document, markdown, page, picture, scatter, thinned
 from synthattn.compare.results import Difference, MetricInfo, Published, Results, Sample, Score, Variant, load
 from synthattn.render.charts import Lines
@@ -61,19 +59,8 @@ def changed(found: Any, add: str) -> Any:
 
 def test_one_file_that_asks_for_nothing_else():
     text = page(sample_results())
-    reader = Reader(text)
-    assert {tag for tag, _ in reader.tags}.isdisjoint({"link", "iframe", "object", "embed", "base"})
-    for _, attributes in reader.tags:
-        assert (attributes.get("src") or "data:image/png;base64,").startswith("data:image/png;base64,")
-        assert not {"srcset", "xlink:href", "action"} & attributes.keys()
-        assert (attributes.get("href") or "#").startswith("#")
-        assert not any(name.startswith("on") for name in attributes)
-    assert set(re.findall(r"https?:[^\s\"')]*", text)) == {"http://www.w3.org/2000/svg"}
-    assert "@import" not in text
-    assert "url(" not in text
-    policies = [a["content"] or "" for tag, a in reader.tags if tag == "meta" and a.get("http-equiv")]
-    assert len(policies) == 1
-    assert policies[0].startswith("default-src 'none'")
+    assert_alone(text, scripts=True)
+    assert local_links(text)
 
 
 def test_says_what_was_found_without_javascript():
@@ -282,18 +269,12 @@ def test_curves_are_thinned_to_means_and_lose_what_is_no_number():
 
 # In a browser, where there is one ---------------------------------------------------------------------------------
 
-NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
-BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)
-in_a_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium to be found")
-
 
 def drawn_page(results: Results, tmp_path) -> str:
     """Return the page's elements after its script has run to its end."""
     file = tmp_path / "page.html"
     file.write_text(page(results), encoding="utf-8")
-    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"]
-    command = [str(BROWSER), *flags, f"--user-data-dir={tmp_path / 'profile'}", file.as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    dom = shown(file)
     assert 'data-ready="true"' in re.findall("<html[^>]*>", dom)[0]
     assert "NaN" not in re.sub(r"<script.*?</script>", "", dom, flags=re.DOTALL)
     return dom
@@ -342,8 +323,5 @@ def test_nothing_scrolls_sideways(width, tmp_path):
     """Tables fit a screen, and are cards on a phone."""
     (tmp_path / "page.html").write_text(page(sample_results(layers=1, count=2, size=4)), encoding="utf-8")
     (tmp_path / "frame.html").write_text(WIDTH.format(width=width), encoding="utf-8")
-    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"]
-    flags += ["--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1600,1000"]
-    command = [str(BROWSER), *flags, (tmp_path / "frame.html").as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    dom = shown(tmp_path / "frame.html", "--allow-file-access-from-files", "--window-size=1600,1000")
     assert "<title>true 0</title>" in dom
