@@ -10,6 +10,7 @@ import pytest
 
 from synthattn import saved_file
 from synthattn.compare import records
+from synthattn.compare.collect import seed_variance
 from synthattn.compare.execution import chosen_rate
 from synthattn.compare.plan import ONE_ANSWER, slug
 from synthattn.compare.records import StudyRecord, without_folders
@@ -235,7 +236,7 @@ def test_seed_variance_is_pooled_over_the_rows_of_a_part(results):
     (results / "records/encoding/cpu/ag_news/transformer-2.json.xz").unlink()
     runs = evidence.by_row(evidence.load_all(results, "encoding"))
     found = evidence.collect(results, "encoding")
-    pooled = evidence.seed_variance(runs, found.parts[0].rows, "accuracy")
+    pooled = seed_variance(runs, found.parts[0].rows, "accuracy")
     assert pooled is not None
     assert pooled.freedom == 3
     assert pooled.value > 50
