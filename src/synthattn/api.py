@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised after Ctrl-C, when all that was done is saved.
+    """Raised after Ctrl-C. What was saved by then is kept.
 
     Args:
         verb: ``compare`` or ``train``.
@@ -52,7 +52,7 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, verb: str, folder: Path, begun: bool, said: str = "") -> None:
         self.verb, self.folder, self.begun = verb, folder, begun
-        self.said = said or (f"stopped; all that was done is in {folder}" if begun else "stopped")
+        self.said = said or (f"stopped; what was saved is in {folder}" if begun else "stopped")
         again = f". Go on with: synthattn.{verb}(resume={str(folder)!r})" if begun else ""
         super().__init__(f"{self.said}{again}")
 

@@ -525,7 +525,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["compare", *PAIRS, "--steps", "3", "--tokens", "5"], "got steps and tokens; leave one"),
     (["compare", *PAIRS, "--steps", "3", "--budget", "1h"], "--budget chooses the number of steps; leave --steps out"),
     (["compare", *PAIRS, "--budget", "soon"], "--budget takes a time such as 90s, 30min or 1.5h, got 'soon'"),
-    (["compare", *PAIRS, *TINY, "--attention", "vanilla", "--budget", "1s"], "--budget 1 s is too short: 20 steps"),
+    (["compare", *PAIRS, *TINY, "--attention", "vanilla", "--budget", "0.01s"], "is too short: 20 steps"),
     (["compare", *PAIRS, "--jobs", "0"], "jobs must be at least 1, got 0"),
     (["compare", *PAIRS, "--threads", "0"], "threads must be at least 1, got 0"),
     (["compare", *PAIRS, *TINY, "--batch-tokens", "1"], "an example has 10 tokens, a batch may have 1; allow more or"),
@@ -650,7 +650,7 @@ def test_compare_as_a_command(place, tmp_path):
     assert said.code == 1
     assert "failed: the loss is nan" in " ".join(said.out.split())
     assert "No answer yet: no model was trained to the end." in said.out
-    assert said.err.startswith("data: preparing the data\n")
+    assert said.err.startswith("data: training on the CPU in fp32\ndata: preparing the data\n")
     again = call("compare", "--resume", tmp_path / "new", "--quiet")
     assert again == Said(1, "", "")
 
@@ -670,7 +670,7 @@ def test_a_comparison_that_is_stopped(place, tmp_path):
 
         patch.setattr(execution, "train", train)
         said = call("compare", "--task", "classification", "--data", tmp_path / "data", *options)
-    message = f"stopped; all that was done is in {folder}. Go on with: synthattn compare --resume '{folder}'\n"
+    message = f"stopped; what was saved is in {folder}. Go on with: synthattn compare --resume '{folder}'\n"
     assert said == Said(130, "", message)
     with (tmp_path / "data" / "train.tsv").open("a") as file:
         file.write("new dog\tanimal\n")

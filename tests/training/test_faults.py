@@ -180,7 +180,7 @@ def test_a_signal_that_ends_it_at_once(where, place):
     }[where]
     process = Process(folder, START, fault).wait()
     assert process.code == 130, process.said
-    assert errors(process) == ["stopped. Go on with: synthattn train --resume run"]
+    assert errors(process) == ["stopped; what was saved is in run. Go on with: synthattn train --resume run"]
     process = Process(folder, RESUME).wait()
     assert process.code == 0, process.said
     assert_same(folder, place[1])

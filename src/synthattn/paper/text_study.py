@@ -82,7 +82,7 @@ class TextPlan:
         fields |= {"max_position_embeddings": self.length, "dropout": 0.0}  # no text is read twice
         training = TrainingSettings(
             steps=self.steps, batch_tokens=self.batch_tokens, schedule="linear", warmup=max(1, self.steps // 10),
-            evaluate_tokens=10_000,
+            evaluate_tokens=10_000, precision="fp32",
         )  # fmt: skip
         data = DataSettings(self.source, "language-modeling", vocab_size=self.vocabulary)
         return Settings(data, ModelSettings("cpu", fields=fields), training, EvaluationSettings(limit=self.texts))
