@@ -36,13 +36,14 @@ T5 = "Hugging Face T5"
 
 
 def folder_of(record: BenchRecord) -> Path:
-    """``docs/performance/amd-epyc``, for example."""
+    """Return ``docs/performance/amd-epyc-avx2``, for example."""
     return KEPT / "-".join(re.findall(r"[a-z0-9]+", machine(record).lower()))
 
 
 def machine(record: BenchRecord) -> str:
-    """Name of the processor without trade marks."""
-    return record.machine.replace("(R)", "")
+    """Name of the processor without trade marks, and its vectors: processors of one name differ in these."""
+    vectors = {"avx2": "AVX2", "avx512": "AVX-512", "neon": "NEON"}.get(record.versions.get("compiled kernel", ""))
+    return record.machine.replace("(R)", "") + (f", {vectors}" if vectors else "")
 
 
 def records() -> Records:
@@ -100,10 +101,20 @@ def cache(record: BenchRecord, name: str) -> list[float]:
     return [one.cache_bytes for one in measured(record, "decode", (name,)) if one.cache_bytes is not None]
 
 
+def of_torch(record: BenchRecord, mode: str) -> list[float]:
+    """Return the speed of our vanilla layer as times that of the same layer on torch's fused kernel."""
+    return [1 / ratio for ratio in ratios(record, "vanilla", "layer", ("vanilla by torch",), mode=mode)]
+
+
+DISTANCE = ("relative+vanilla", "toeplitz+vanilla")
+WRITTEN_DISTANCE = ", ".join(f"`{name}`" for name in DISTANCE)
 FIGURES = [
     times(1, f"layer, inference: {LISTED}", "layer", INPUT_INDEPENDENT, mode="eval"),
     times(1, f"layer, training: {LISTED}", "layer", INPUT_INDEPENDENT, mode="train"),
+    Figure(2, "layer, inference: `vanilla`, times the same on torch's kernel", lambda record: of_torch(record, "eval")),
+    Figure(2, "layer, training: `vanilla`, times the same on torch's kernel", lambda record: of_torch(record, "train")),
     times(2, "layer, training: `random+vanilla`", "layer", ("random+vanilla",), mode="train"),
+    times(2, f"layer, training: {WRITTEN_DISTANCE}", "layer", DISTANCE, mode="train"),
     times(2, "layer, training: `dense+vanilla`", "layer", ("dense+vanilla",), mode="train"),
     times(3, "layer, inference: `dense`", "layer", ("dense",), mode="eval"),
     times(3, "layer, training: `dense`", "layer", ("dense",), mode="train"),
@@ -119,6 +130,9 @@ FIGURES = [
     times(5, f"layer at length 8192, inference: {WRITTEN_LINEAR}", "layer", LINEAR, mode="eval", length=8192),
     Figure(5, f"layer at length 8192, inference: MB, {LISTED}", lambda record: megabytes(record, INPUT_INDEPENDENT)),
     Figure(5, f"layer at length 8192, inference: MB, {WRITTEN_LINEAR}", lambda record: megabytes(record, LINEAR)),
+    times(5, "layer at length 8192, inference: `toeplitz`", "layer", ("toeplitz",), mode="eval", length=8192),
+    times(5, "layer at length 8192, training: `toeplitz`", "layer", ("toeplitz",), mode="train", length=8192),
+    Figure(5, "layer at length 8192, inference: MB, `toeplitz`", lambda record: megabytes(record, ("toeplitz",))),
     Figure(5, "layer at length 8192, inference: MB, `vanilla`", lambda record: megabytes(record, ("vanilla",))),
 ]
 
@@ -141,9 +155,10 @@ def headline(found: Records) -> str:
         span([ratio for record in found.values() for ratio in ratios(record, "vanilla", "layer", names, mode="train")])
         for names in (INPUT_INDEPENDENT, ("random+vanilla",))
     )
+    machines = {1: "one machine", 2: "two machines", 3: "three machines"}.get(len(found), f"{len(found)} machines")
     return (
         f"- **Speed.** Training a layer with {LISTED} is {layer} times as fast as with the dot product; "
-        f"`random+vanilla` is {mixture} times as fast ([performance](docs/performance.md), two machines)."
+        f"`random+vanilla` is {mixture} times as fast ([performance](docs/performance.md), {machines})."
     )
 
 
