@@ -125,6 +125,18 @@ def test_a_rival_that_cannot_leaves_out_the_ratio_to_it(monkeypatch):
     assert said == ["v, 2x8, eval, full: no masks"]
 
 
+@pytest.mark.parametrize("large", ["a", "v"])
+def test_who_needs_more_memory_than_is_free_is_never_built(monkeypatch, large):
+    home, said = Home(monkeypatch, a=1, b=2, v=4), list[str]()
+    home.size[large] = 43 * 10**9
+    monkeypatch.setattr(side_by_side, "available_memory", lambda: 19 * 10**9)
+    found = dict(side_by_side.measure(entries("a", "b", rivals="v"), 2, said.append))
+    reason = "it takes more memory than there is: about 43 GB, of which 19 are free"
+    assert home.calls[large] == 0
+    assert measured(found["b"]).ratios == ({"v": 2} if large == "a" else {})
+    assert found["a"] == reason if large == "a" else said == [f"v, 2x8, eval, full: {reason}"]
+
+
 def test_what_is_wrong_stops_everything(monkeypatch):
     home = Home(monkeypatch, a=1, b=2)
     home.fails["check", "b"] = ValueError("off the reference")

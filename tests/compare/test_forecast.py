@@ -2,7 +2,8 @@
 
 import pytest
 
-from synthattn.compare.forecast import Forecast, ModelTimes, Overall, available_memory, seconds_of
+from synthattn.compare.forecast import Forecast, ModelTimes, Overall, seconds_of
+from synthattn.models.size import available_memory
 from synthattn.training.progress import Display
 
 

@@ -11,6 +11,7 @@ from synthattn.bench.products import Operands, Products, Shape, products
 from synthattn.bench.record import Case, Measurement, UnsupportedError
 from synthattn.bench.timing import Run, Times, interleaved
 from synthattn.messages import out_of_memory
+from synthattn.models.size import available_memory
 
 LEAST_SECONDS = 0.3
 """Short calls are repeated until the median rests on that much time."""
@@ -145,6 +146,12 @@ def _prepare(plan: CasePlan) -> _Prepared:
     operands: dict[Shape, Operands] = {}
     known: dict[frozenset[tuple[Shape, int]], str] = {}
 
+    def fits(name: str) -> None:
+        free, needed = available_memory(), held_bytes(name, case)
+        if not case.device and free is not None and needed > free:  # the system would end this process
+            gigabytes = f"about {needed / 1e9:.0f} GB, of which {free / 1e9:.0f} are free"
+            raise UnsupportedError(f"it takes more memory than there is: {gigabytes}")
+
     def check(name: str) -> None:
         prepared.errors[name] = home.check(name, case)
 
@@ -174,11 +181,11 @@ def _prepare(plan: CasePlan) -> _Prepared:
             prepared.runs.pop(name, None)
 
     for each in plan.contenders:
-        attempt(each.name, check, build, *([record_products] if each.with_products else []))
+        attempt(each.name, fits, check, build, *([record_products] if each.with_products else []))
     ready = [each for each in plan.contenders if each.name in prepared.runs]
     for rival in dict.fromkeys(rival for each in ready for rival in each.rivals.values()):
         if rival not in prepared.runs and rival not in prepared.reasons:
-            attempt(rival, build)
+            attempt(rival, fits, build)
     return prepared
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from synthattn.compare.execution import Execution, processes
-from synthattn.compare.forecast import Forecast, available_memory, cores, forecast
+from synthattn.compare.forecast import Forecast, cores, forecast
 from synthattn.compare.schedule import Announce, PlanSource, Schedule, Task, held, make, unfinished
 from synthattn.messages import suggestion
+from synthattn.models.size import available_memory
 from synthattn.training.prepare import Prepared
 from synthattn.training.progress import Display
 

@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from synthattn.bench.timing import undisturbed
@@ -22,7 +21,6 @@ from synthattn.bench.two_models import (
 )
 from synthattn.compare.execution import Execution, builder
 from synthattn.compare.plan import PlannedRun, StudyPart
-from synthattn.models.size import memory_limit
 from synthattn.render.numbers import duration
 from synthattn.training.prepare import Prepared, encode_for_evaluation
 from synthattn.training.progress import Display
@@ -206,15 +204,6 @@ def _seconds(run: Callable[[Any], None], batches: Sequence[Any]) -> float:
     for batch in batches:
         run(batch)
     return (time.perf_counter() - start) / len(batches)
-
-
-def available_memory() -> int | None:
-    """Return the bytes of memory that are free for new processes, or None if the system does not say."""
-    limit, file = memory_limit(), Path("/proc/meminfo")
-    if not file.is_file():
-        return limit
-    found = [int(line.split()[1]) * 1024 for line in file.read_text().splitlines() if line.startswith("MemAvailable:")]
-    return min([*found, *([] if limit is None else [limit])], default=None)
 
 
 def cores() -> int:

@@ -75,6 +75,15 @@ def memory_limit() -> int | None:
     return min(limits, default=None)
 
 
+def available_memory() -> int | None:
+    """Return the bytes of memory that are free for new processes, or None if the system does not say."""
+    limit, file = memory_limit(), Path("/proc/meminfo")
+    if not file.is_file():
+        return limit
+    found = [int(line.split()[1]) * 1024 for line in file.read_text().splitlines() if line.startswith("MemAvailable:")]
+    return min([*found, *([] if limit is None else [limit])], default=None)
+
+
 def _stacks(config: SynthesizerConfig) -> list[Literal["encoder", "decoder"]]:
     if config.is_encoder_decoder:
         return ["encoder", "decoder"]
