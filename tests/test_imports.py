@@ -19,7 +19,7 @@ PACKAGE = Path(synthattn.__file__).parent
 
 # A module may import from its own layer and from those before it.
 LAYERS = [
-    ["shapes", "tracing", "messages", "regular_file", "saved_file"],
+    ["shapes", "tracing", "messages", "regular_file", "saved_file", "auto_classes"],
     ["terminal"],
     ["structured_biases"],
     ["logits", "masks"],

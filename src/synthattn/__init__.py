@@ -10,6 +10,8 @@ torch.Size([2, 100, 64])
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from synthattn.auto_classes import serve_auto_classes
+
 if TYPE_CHECKING:
     from synthattn import compare  # a package that can be called
     from synthattn.api import evaluate, export, generate, open_comparison, train
@@ -65,3 +67,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))
+
+
+serve_auto_classes()

@@ -86,15 +86,26 @@ def gradients(name: str, spec: str) -> str:
 
 
 def saving(name: str, spec: str) -> str:
-    """A saved model loads with equal logits; transformers alone refuses to load it."""
+    """A saved model loads with equal logits, by an Auto class as well, and again; its own class refuses to load it."""
     model, given = converted(name, spec), inputs(name)
+    expected = logits(model, given)
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         again = synthattn.from_pretrained(folder, dtype=torch.float64)
         with pytest.raises((ValueError, ImportError), match=r"synthattn\.from_pretrained"):
             getattr(transformers, FAMILIES[name].model).from_pretrained(folder)
-    assert type(again) is type(model)
-    torch.testing.assert_close(logits(again, given), logits(model, given), **CLOSE)
+        auto = getattr(transformers, FAMILIES[name].auto)
+        found = auto.from_pretrained(folder, dtype=torch.float64)
+        found.save_pretrained(f"{folder}/again")
+        third = auto.from_pretrained(f"{folder}/again", dtype=torch.float64)
+    assert type(again) is type(found) is type(third) is type(model)
+    for loaded in (again, found, third):
+        torch.testing.assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
+        torch.testing.assert_close(logits(loaded, given), expected, **CLOSE)
+    if FAMILIES[name].generates:
+        prompt = inputs(name, length=5)
+        prompt.pop("decoder_input_ids", None)
+        torch.testing.assert_close(generate(found, prompt), generate(model, prompt), **CLOSE)
     return "yes"
 
 

@@ -59,6 +59,12 @@ class Family:
     vision: bool = False
 
     @property
+    def auto(self) -> str:
+        """The name of the Auto class that loads the model."""
+        head = self.model[self.model.index("For") :] if "For" in self.model else "ForCausalLM"
+        return "AutoModel" + head.replace("ForConditionalGeneration", "ForSeq2SeqLM")
+
+    @property
     def encoder_decoder(self) -> bool:
         return self.model in ("T5ForConditionalGeneration", "BartForConditionalGeneration")
 

@@ -1,9 +1,11 @@
 """Save and load models of transformers whose attention was replaced.
 
 ``config.json`` holds the attention of every replaced layer, and the name of an attention function that does not exist:
-transformers alone refuses to load such a model, instead of drawing the missing projections at random.
+transformers alone refuses to load such a model, instead of drawing the missing projections at random. The Auto classes
+load it after ``import synthattn``: see ``auto_classes.py``.
 """
 
+import copy
 from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
@@ -18,6 +20,9 @@ from synthattn.saved_file import restore as restored
 
 LOADER = "synthattn.from_pretrained"
 """The name of the function that loads the model, where transformers reads the name of the attention function."""
+
+PLACE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+"""Options that say where the files are. ``AutoConfig.from_pretrained`` uses them, and does not return them."""
 
 VERSION = 1
 
@@ -45,28 +50,39 @@ def forget_plan(model: nn.Module) -> None:
         config.__dict__.pop(name, None)
 
 
-def from_pretrained(folder: str | PathLike[str], model_class: type[nn.Module] | None = None, **options: Any) -> Any:
+def from_pretrained(
+    folder: str | PathLike[str], model_class: type[nn.Module] | None = None, *args: Any, **options: Any
+) -> Any:
     """Load a model that was saved by ``save_pretrained`` after ``replace_attention``.
 
     Args:
         folder: a folder, or a name on the Hub.
         model_class: a class of transformers, such as ``BertForSequenceClassification``, to load the same encoder with
             another head; the class that was saved unless given.
+        args: further arguments of the model class.
         options: options of ``transformers.PreTrainedModel.from_pretrained``.
     """
     import transformers
 
-    implementation = options.pop("attn_implementation", None)
-    found: Any = transformers.AutoConfig.from_pretrained(folder, return_unused_kwargs=True, **options)
-    config, options = found
+    dtype = options.pop("dtype", options.pop("torch_dtype", None))
+    config: Any = copy.deepcopy(options.pop("config", None))
+    if not isinstance(config, transformers.PreTrainedConfig):
+        source = folder if config is None else config
+        place = {name: options[name] for name in PLACE if name in options}
+        found: Any = transformers.AutoConfig.from_pretrained(source, return_unused_kwargs=True, **options)
+        config, options = found[0], found[1] | place
     layers = _read_plan(config, folder)
-    config._attn_implementation = implementation
+    del config.__dict__["synthattn"]  # transformers loads the rest
+    if config._attn_implementation == LOADER:
+        config._attn_implementation = None
     names = config.architectures or []
     kind = model_class or getattr(transformers, names[0] if names else "", None)
     if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
         raise ValueError(f"{folder}: transformers has no model class {names[0] if names else None!r}; give model_class")
-    options["output_loading_info"] = True
-    model, report = _with_plan(kind, layers).from_pretrained(folder, config=config, **options)
+    wants_report = options.pop("output_loading_info", False)
+    model, report = _with_plan(kind, layers).from_pretrained(
+        folder, *args, config=config, dtype=dtype, output_loading_info=True, **options
+    )
     object.__setattr__(model, "__class__", kind)
     replaced = [path for path, part in model.named_modules() if is_installed(part)]
     wrong = {*report["missing_keys"], *(key[0] for key in report["mismatched_keys"])}
@@ -80,7 +96,7 @@ def from_pretrained(folder: str | PathLike[str], model_class: type[nn.Module] | 
         installed = _installed(model.get_submodule(path))
         installed.originals = None if installed.originals else {}
     write_plan(model)
-    return model
+    return (model, report) if wants_report else model
 
 
 def _with_plan(kind: type[Any], layers: dict[str, Plan]) -> type[Any]:
